@@ -14,7 +14,7 @@ const WORDS: usize = 4;
 
 /// A message about an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum PeerNotice {
     /// Its machine says that nothing listens there: a hint, that can be forged.
     Refused,
     /// A link to it is dead, and a new connection was refused.
@@ -23,13 +23,13 @@ pub(crate) enum Word {
 
 /// Where it is said, of one endpoint.
 #[derive(Debug)]
-pub(crate) struct Deaths(broadcast::Sender<(SocketAddr, Word)>);
+pub(crate) struct Deaths(broadcast::Sender<(SocketAddr, PeerNotice)>);
 
 /// Receives the messages about one address.
 #[derive(Debug)]
-pub(crate) struct Ear {
+pub(crate) struct NoticeReceiver {
     address: SocketAddr,
-    words: broadcast::Receiver<(SocketAddr, Word)>,
+    notices: broadcast::Receiver<(SocketAddr, PeerNotice)>,
 }
 
 impl Default for Deaths {
@@ -40,27 +40,27 @@ impl Default for Deaths {
 
 impl Deaths {
     /// Tells all who listen for this address, the caller included.
-    pub(crate) fn tell(&self, address: SocketAddr, word: Word) {
+    pub(crate) fn tell(&self, address: SocketAddr, notice: PeerNotice) {
         // It is no error if there is no receiver.
-        let _ = self.0.send((address, word));
+        let _ = self.0.send((address, notice));
     }
 
     /// Receives the messages about an address from now on.
-    pub(crate) fn hear(&self, address: SocketAddr) -> Ear {
-        Ear {
+    pub(crate) fn subscribe(&self, address: SocketAddr) -> NoticeReceiver {
+        NoticeReceiver {
             address,
-            words: self.0.subscribe(),
+            notices: self.0.subscribe(),
         }
     }
 }
 
-impl Ear {
-    /// The next word; never, once no one can say one. Dropping the future loses nothing.
-    pub(crate) async fn word(&mut self) -> Word {
+impl NoticeReceiver {
+    /// The next notice; never, once there are no senders left. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> PeerNotice {
         use broadcast::error::RecvError;
         loop {
-            match self.words.recv().await {
-                Ok((address, word)) if address == self.address => return word,
+            match self.notices.recv().await {
+                Ok((address, notice)) if address == self.address => return notice,
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => std::future::pending().await,
             }
@@ -78,16 +78,16 @@ mod tests {
             Deaths::default(),
             [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port))),
         );
-        let mut ears = [one, one, other].map(|address| deaths.hear(address));
-        deaths.tell(one, Word::Refused);
-        deaths.tell(one, Word::Gone);
-        deaths.tell(other, Word::Refused);
-        for ear in &mut ears[..2] {
+        let mut receivers = [one, one, other].map(|address| deaths.subscribe(address));
+        deaths.tell(one, PeerNotice::Refused);
+        deaths.tell(one, PeerNotice::Gone);
+        deaths.tell(other, PeerNotice::Refused);
+        for receiver in &mut receivers[..2] {
             assert_eq!(
-                [ear.word().await, ear.word().await],
-                [Word::Refused, Word::Gone]
+                [receiver.next().await, receiver.next().await],
+                [PeerNotice::Refused, PeerNotice::Gone]
             );
         }
-        assert_eq!(ears[2].word().await, Word::Refused);
+        assert_eq!(receivers[2].next().await, PeerNotice::Refused);
     }
 }

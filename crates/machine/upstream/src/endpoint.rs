@@ -16,7 +16,7 @@ use crate::ejector::Ejector;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::hop::Last;
 use crate::limits::Room;
-use crate::news::News;
+use crate::news::EndpointLog;
 use crate::pool::Counted;
 use crate::quic::Memory;
 use crate::recent::Recent;
@@ -57,7 +57,7 @@ struct History {
     recent: Recent,
     /// The last failure.
     trouble: Mutex<Option<Trouble>>,
-    news: News,
+    news: EndpointLog,
 }
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Endpoint {
     ) -> Self {
         let address = config.address().clone();
         let text: Arc<str> = address.to_string().into();
-        let news = News::new(upstream.clone(), text.clone(), endpoints);
+        let news = EndpointLog::new(upstream.clone(), text.clone(), endpoints);
         let addresses = match &address {
             EndpointAddress::Tcp(place) => Some(Arc::new(Addresses::new(place))),
             EndpointAddress::Unix(_) => None,

@@ -17,19 +17,19 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// The log about one endpoint.
 #[derive(Debug)]
-pub(crate) struct News {
+pub(crate) struct EndpointLog {
     upstream: Arc<str>,
     endpoint: Arc<str>,
     /// The remedy for a failure.
     remedy: &'static str,
     /// Whether the last attempts failed.
     failing: AtomicBool,
-    story: Mutex<Story>,
+    history: Mutex<FailureHistory>,
 }
 
 /// The events, and the lines logged about them.
 #[derive(Debug, Default)]
-struct Story {
+struct FailureHistory {
     failures: u32,
     since: Option<Instant>,
     told: bool,
@@ -43,7 +43,7 @@ enum Line {
     Works { after: Duration, failures: u32 },
 }
 
-impl News {
+impl EndpointLog {
     /// Of an endpoint, one of this many.
     pub(crate) fn new(upstream: Arc<str>, endpoint: Arc<str>, endpoints: usize) -> Self {
         let remedy = if endpoints > 1 {
@@ -56,7 +56,7 @@ impl News {
             endpoint,
             remedy,
             failing: AtomicBool::new(false),
-            story: Mutex::default(),
+            history: Mutex::default(),
         }
     }
 
@@ -72,7 +72,7 @@ impl News {
 
     fn failed(&self, weight: u32, reason: &str) {
         self.failing.store(true, Ordering::Relaxed);
-        if self.story.lock().failed(weight, Instant::now()).is_some() {
+        if self.history.lock().failed(weight, Instant::now()).is_some() {
             let upstream = &*self.upstream;
             let endpoint = &*self.endpoint;
             let remedy = self.remedy;
@@ -86,7 +86,7 @@ impl News {
             return;
         }
         self.failing.store(false, Ordering::Relaxed);
-        let line = self.story.lock().answered(Instant::now());
+        let line = self.history.lock().answered(Instant::now());
 
         if let Some(Line::Works { after, failures }) = line {
             let upstream = &*self.upstream;
@@ -103,7 +103,7 @@ impl News {
     }
 }
 
-impl Story {
+impl FailureHistory {
     fn failed(&mut self, weight: u32, now: Instant) -> Option<Line> {
         self.failures = self.failures.saturating_add(weight);
         self.since.get_or_insert(now);
@@ -137,37 +137,37 @@ mod tests {
 
     #[test]
     fn a_death_is_told_once_and_so_is_the_return() {
-        let (mut story, now) = (Story::default(), Instant::now());
-        assert_eq!(story.failed(BROKEN, now), Some(Line::Fails));
-        assert!((0..1000).all(|_| story.failed(BROKEN, now + PAUSE * 2).is_none()));
+        let (mut history, now) = (FailureHistory::default(), Instant::now());
+        assert_eq!(history.failed(BROKEN, now), Some(Line::Fails));
+        assert!((0..1000).all(|_| history.failed(BROKEN, now + PAUSE * 2).is_none()));
         let after = PAUSE * 3;
         let failures = BROKEN * 1001;
         assert_eq!(
-            story.answered(now + after),
+            history.answered(now + after),
             Some(Line::Works { after, failures })
         );
-        assert_eq!(story.answered(now + after), None);
+        assert_eq!(history.answered(now + after), None);
     }
 
     #[test]
     fn a_broken_exchange_is_no_death_yet() {
-        let (mut story, now) = (Story::default(), Instant::now());
+        let (mut history, now) = (FailureHistory::default(), Instant::now());
         for _ in 0..10 {
-            assert!((1..BROKEN).all(|_| story.failed(1, now).is_none()));
-            assert_eq!(story.answered(now), None);
+            assert!((1..BROKEN).all(|_| history.failed(1, now).is_none()));
+            assert_eq!(history.answered(now), None);
         }
-        assert!((1..BROKEN).all(|_| story.failed(1, now).is_none()));
-        assert_eq!(story.failed(1, now), Some(Line::Fails));
+        assert!((1..BROKEN).all(|_| history.failed(1, now).is_none()));
+        assert_eq!(history.failed(1, now), Some(Line::Fails));
     }
 
     #[test]
     fn who_comes_and_goes_is_told_of_now_and_then() {
-        let (mut story, mut now) = (Story::default(), Instant::now());
+        let (mut history, mut now) = (FailureHistory::default(), Instant::now());
         let mut lines = 0;
         for _ in 0..1000 {
             now += PAUSE / 100;
-            lines += usize::from(story.failed(BROKEN, now).is_some());
-            lines += usize::from(story.answered(now).is_some());
+            lines += usize::from(history.failed(BROKEN, now).is_some());
+            lines += usize::from(history.answered(now).is_some());
         }
         assert!((2..=22).contains(&lines), "{lines}");
     }

@@ -7,7 +7,7 @@ use hermes_http::RequestHead;
 use hermes_net::StreamInfo;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
-use hermes_proto::proxy_status::Told;
+use hermes_proto::proxy_status::ReportedFailure;
 use hermes_proto::refusal_id::RefusalId;
 use hermes_rules::judge::Phase;
 
@@ -72,7 +72,7 @@ fn key_of(routed: &Routed, word: &str) -> Option<String> {
 }
 
 /// Remembers that a later proxy refused an exchange, by the name that it gave that.
-pub fn later_refusal(routed: &Routed, id: RefusalId, told: &Told) {
+pub fn later_refusal(routed: &Routed, id: RefusalId, told: &ReportedFailure) {
     let cause = Cause {
         at: None,
         said: told.to_string(),

@@ -68,14 +68,18 @@ impl Proposal {
 }
 
 /// Keys of a sound document that have no effect, each with its place. The document can run with them.
-pub fn doubts(loaded: &Loaded) -> Vec<Problem> {
-    let doubts = warn(&loaded.document).into_iter();
-    doubts.map(|doubt| loaded.places.placed(doubt)).collect()
+pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
+    let warnings = warn(&loaded.document).into_iter();
+    warnings
+        .map(|warning| loaded.places.placed(warning))
+        .collect()
 }
 
-/// Writes them into the log.
-pub(crate) fn log_doubts(doubts: &[Problem]) {
-    doubts.iter().for_each(|doubt| tracing::warn!("{doubt}"));
+/// Writes warnings into the log.
+pub(crate) fn log_warnings(warnings: &[Problem]) {
+    warnings
+        .iter()
+        .for_each(|warning| tracing::warn!("{warning}"));
 }
 
 /// A problem that has no place in a file.

@@ -44,7 +44,7 @@ use crate::builtin;
 use crate::change::{
     Deadline, DocumentSource, Documents, Endpoint, Metrics, Watched, follow, keep_time,
 };
-use crate::check::{Proposal, doubts, log_doubts, one, unbound};
+use crate::check::{Proposal, log_warnings, one, unbound, warnings};
 use crate::scarcity;
 use crate::upkeep::Upkeep;
 use crate::why::SupposedExchange;
@@ -334,9 +334,9 @@ impl Configured {
         let documents = Documents::begin(&loaded, &name, source);
 
         let places = loaded.places.clone();
-        let doubts = doubts(&loaded);
+        let warnings = warnings(&loaded);
         let Proposal { draft, plugs } = Proposal::new(loaded, None, &telemetry, plugs, false)?;
-        log_doubts(&doubts);
+        log_warnings(&warnings);
 
         Ok(Self {
             telemetry,

@@ -230,7 +230,7 @@ fn terse(member: &str, is_error: &mut bool) -> String {
 
 /// A proxy's report of its failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct ReportedFailure {
     /// The proxy, by the name that it gives itself.
     pub node: String,
     /// The type of the error.
@@ -258,7 +258,7 @@ const MAX_NODE: usize = 64;
 /// let told = first_error(&fields).unwrap();
 /// assert_eq!(told.to_string(), "dns_error: edge: no such name");
 /// ```
-pub fn first_error(fields: &Fields) -> Option<Told> {
+pub fn first_error(fields: &Fields) -> Option<ReportedFailure> {
     let lines: Vec<_> = fields
         .values(PROXY_STATUS)
         .map(|line| printable(&String::from_utf8_lossy(line.as_bytes())))
@@ -269,7 +269,7 @@ pub fn first_error(fields: &Fields) -> Option<Told> {
         .find_map(told)
 }
 
-fn told(member: &str) -> Option<Told> {
+fn told(member: &str) -> Option<ReportedFailure> {
     let mut parts = split(member, ';').map(str::trim);
     let node = bare(parts.next()?, MAX_NODE);
     let mut error = None;
@@ -290,7 +290,7 @@ fn told(member: &str) -> Option<Told> {
         }
     }
 
-    error.map(|error| Told {
+    error.map(|error| ReportedFailure {
         node,
         error,
         details,
@@ -313,13 +313,13 @@ fn bare(value: &str, most: usize) -> String {
     letters.take(most).collect()
 }
 
-impl std::fmt::Display for Told {
+impl std::fmt::Display for ReportedFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.error.token(), self.words())
     }
 }
 
-impl Told {
+impl ReportedFailure {
     /// The reporting proxy and its description, without the type of the error.
     pub fn words(&self) -> String {
         match self.details.as_str() {
@@ -565,12 +565,12 @@ mod tests {
             let member = named(format(&node, ProxyError::DnsError, Some(&details), None), id);
             let mut fields = Fields::from_iter([(PROXY_STATUS, member)]);
             let refusal = Some(id);
-            let told = Told { node, error: ProxyError::DnsError, details, refusal };
+            let told = ReportedFailure { node, error: ProxyError::DnsError, details, refusal };
             prop_assert_eq!(first_error(&fields), Some(told.clone()));
 
             // A stranger learns its name, too.
             hide_details(&mut fields);
-            let hidden = Told { details: String::new(), ..told };
+            let hidden = ReportedFailure { details: String::new(), ..told };
             prop_assert_eq!(first_error(&fields), Some(hidden));
         }
 

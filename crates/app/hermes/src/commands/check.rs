@@ -100,7 +100,7 @@ async fn judge(file: &Path, connect: bool) -> Judged {
         }
     };
 
-    let mut warnings = hermes_node::doubts(&loaded);
+    let mut warnings = hermes_node::warnings(&loaded);
     warnings.extend(hermes_observe::validity::warnings(&loaded));
     warnings.extend(unwritable(&loaded));
     let content = content(&loaded.document);
@@ -234,12 +234,12 @@ fn show(file: &Path, judged: &Judged, output: Output) {
         count(judged.problems.len(), "problem")
     };
 
-    let doubts = match judged.warnings.len() {
+    let warnings = match judged.warnings.len() {
         0 => String::new(),
         number => format!(", {}", count(number, "warning")),
     };
 
-    output.line(format_args!("{}: {verdict}{doubts}", file.display()));
+    output.line(format_args!("{}: {verdict}{warnings}", file.display()));
 }
 
 /// A list of what is wrong; with `connect` an object that has the list of what was tried, too.

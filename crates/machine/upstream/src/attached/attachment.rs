@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::lent::{Count, Lent};
+use super::lent::{BorrowedTunnel, Count};
 use super::{AttachmentView, Place};
 use crate::pool::{EXCHANGES, Use};
 use crate::tunnel_io::TunnelIo;
@@ -117,8 +117,8 @@ impl Place {
     ) -> Detached<T> {
         let ended = CancellationToken::new();
         let worn = CancellationToken::new();
-        let told = (ended.clone().drop_guard(), carried.count);
-        let io = Lent::new(TunnelIo::new(tunnel.0, tunnel.1), told);
+        let owner = (ended.clone().drop_guard(), carried.count);
+        let io = BorrowedTunnel::new(TunnelIo::new(tunnel.0, tunnel.1), owner);
         let stream = Stream::other(Box::new(io), (*carried.source).clone());
         let beginning = timeout(BEGINNING, begin(stream));
         let mut dismissed = pin!(dismissed);

@@ -18,49 +18,49 @@ use crate::tunnel_io::TunnelIo;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A tunnel, and its owner, who is told when it is no longer used.
-pub(super) struct Lent<T: Told> {
+pub(super) struct BorrowedTunnel<T: TunnelOwner> {
     /// Empty only while it is dropped.
-    lent: Option<(TunnelIo, T)>,
+    tunnel: Option<(TunnelIo, T)>,
 }
 
 /// Is told of the end of a loan.
-pub(super) trait Told: Unpin {
+pub(super) trait TunnelOwner: Unpin {
     /// Counts bytes read and written.
     fn moved(&self, read: u64, written: u64) {
         let _ = (read, written);
     }
 
     /// The tunnel comes back.
-    fn told(self, io: TunnelIo);
+    fn returned(self, io: TunnelIo);
 }
 
-impl<T: Told> Lent<T> {
-    pub(super) fn new(io: TunnelIo, told: T) -> Self {
+impl<T: TunnelOwner> BorrowedTunnel<T> {
+    pub(super) fn new(io: TunnelIo, owner: T) -> Self {
         Self {
-            lent: Some((io, told)),
+            tunnel: Some((io, owner)),
         }
     }
 
     fn moved(&self, read: usize, written: usize) {
-        if let Some((_, told)) = &self.lent
+        if let Some((_, owner)) = &self.tunnel
             && read + written > 0
         {
-            told.moved(read as u64, written as u64);
+            owner.moved(read as u64, written as u64);
         }
     }
 
     fn io(&mut self) -> io::Result<Pin<&mut TunnelIo>> {
-        self.lent
+        self.tunnel
             .as_mut()
             .map(|(io, _)| Pin::new(io))
             .ok_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 }
 
-impl<T: Told> Drop for Lent<T> {
+impl<T: TunnelOwner> Drop for BorrowedTunnel<T> {
     fn drop(&mut self) {
-        if let Some((io, told)) = self.lent.take() {
-            told.told(io);
+        if let Some((io, owner)) = self.tunnel.take() {
+            owner.returned(io);
         }
     }
 }
@@ -68,18 +68,18 @@ impl<T: Told> Drop for Lent<T> {
 /// Counts the bytes of an attachment: from the node, and to it.
 pub type Count = Box<dyn Fn(u64, u64) + Send>;
 
-impl Told for (DropGuard, Count) {
+impl TunnelOwner for (DropGuard, Count) {
     fn moved(&self, read: u64, written: u64) {
         (self.1)(read, written);
     }
 
-    fn told(self, io: TunnelIo) {
+    fn returned(self, io: TunnelIo) {
         drop(io);
     }
 }
 
-impl Told for oneshot::Sender<TunnelIo> {
-    fn told(self, io: TunnelIo) {
+impl TunnelOwner for oneshot::Sender<TunnelIo> {
+    fn returned(self, io: TunnelIo) {
         // At the end of the process, no one waits for it.
         drop(self.send(io));
     }
@@ -95,9 +95,9 @@ impl fmt::Debug for Rest {
 }
 
 impl Rest {
-    pub(super) fn lend(io: TunnelIo) -> (Lent<oneshot::Sender<TunnelIo>>, Self) {
+    pub(super) fn lend(io: TunnelIo) -> (BorrowedTunnel<oneshot::Sender<TunnelIo>>, Self) {
         let (back, rest) = oneshot::channel();
-        (Lent::new(io, back), Self(rest))
+        (BorrowedTunnel::new(io, back), Self(rest))
     }
 
     /// Ends the tunnel once it is not used any more, and waits until the other side has ended it
@@ -116,7 +116,7 @@ impl Rest {
     }
 }
 
-impl<T: Told> AsyncRead for Lent<T> {
+impl<T: TunnelOwner> AsyncRead for BorrowedTunnel<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -129,7 +129,7 @@ impl<T: Told> AsyncRead for Lent<T> {
     }
 }
 
-impl<T: Told> AsyncWrite for Lent<T> {
+impl<T: TunnelOwner> AsyncWrite for BorrowedTunnel<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

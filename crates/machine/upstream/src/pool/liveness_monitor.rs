@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::uses::Use;
 use super::{Pool, Slot};
-use crate::deaths::{Ear, Word};
+use crate::deaths::{NoticeReceiver, PeerNotice};
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::liveness::{Liveness, SILENCE};
 use crate::quic::SILENT;
@@ -79,7 +79,7 @@ struct ReachedOtherwise {
 type Reaching = Pin<Box<dyn Future<Output = Result<ReachedOtherwise, ConnectFailure>> + Send>>;
 
 /// The observations of a link.
-struct Sight<'a> {
+struct LinkObservation<'a> {
     monitor: &'a LivenessMonitor,
     liveness: Liveness,
     reaching: Option<Reaching>,
@@ -140,7 +140,7 @@ impl Chance {
     }
 }
 
-impl<'a> Sight<'a> {
+impl<'a> LinkObservation<'a> {
     fn of(monitor: &'a LivenessMonitor) -> Self {
         let liveness = Liveness::new(monitor.link.path_stats(), Instant::now());
         Self {
@@ -154,7 +154,7 @@ impl<'a> Sight<'a> {
 
     /// The peer's machine says that nothing listens there.
     fn refused(&mut self) {
-        // Once: each packet to a peer that is gone brings a further word.
+        // Once: each packet to a peer that is gone brings a further notice.
         if !self.refused {
             self.monitor.link.probe();
         }
@@ -252,45 +252,45 @@ impl LivenessMonitor {
     pub(super) async fn watch(self) {
         let link = self.link.clone();
         let mut closed = pin!(link.closed());
-        let mut sight = Sight::of(&self);
-        let mut ear = self.ear();
+        let mut observation = LinkObservation::of(&self);
+        let mut notices = self.notices();
         let mut refusals = link.refusals();
 
         loop {
             tokio::select! {
-                () = self.next_look(&sight.liveness) => {}
+                () = self.next_look(&observation.liveness) => {}
                 () = &mut closed => return,
                 () = link.refused(refusals) => {
                     refusals = link.refusals();
-                    sight.refused();
-                    self.tell(Word::Refused);
+                    observation.refused();
+                    self.tell(PeerNotice::Refused);
                 }
-                word = heard(&mut ear) => match word {
-                    Word::Refused => sight.refused(),
-                    Word::Gone => sight.gone(),
+                notice = heard(&mut notices) => match notice {
+                    PeerNotice::Refused => observation.refused(),
+                    PeerNotice::Gone => observation.gone(),
                 },
-                reached = finished(&mut sight.reaching) => if sight.reached(reached) {
-                    self.tell(Word::Gone);
+                reached = finished(&mut observation.reaching) => if observation.reached(reached) {
+                    self.tell(PeerNotice::Gone);
                     return self.give_up(GONE);
                 },
             }
-            if let Some(reason) = sight.look() {
+            if let Some(reason) = observation.look() {
                 return self.give_up(reason);
             }
         }
     }
 
     /// Receives other workers' messages about the peer.
-    fn ear(&self) -> Option<Ear> {
+    fn notices(&self) -> Option<NoticeReceiver> {
         let (upstream, index) = self.slot.upgrade()?.endpoint()?;
-        Some(upstream.endpoints[index].deaths.hear(self.address?))
+        Some(upstream.endpoints[index].deaths.subscribe(self.address?))
     }
 
     /// Tells the links of other workers, too.
-    fn tell(&self, word: Word) {
+    fn tell(&self, notice: PeerNotice) {
         let endpoint = self.slot.upgrade().and_then(|slot| slot.endpoint());
         if let (Some((upstream, index)), Some(address)) = (endpoint, self.address) {
-            upstream.endpoints[index].deaths.tell(address, word);
+            upstream.endpoints[index].deaths.tell(address, notice);
         }
     }
 
@@ -375,9 +375,9 @@ async fn finished(reaching: &mut Option<Reaching>) -> Result<ReachedOtherwise, C
     }
 }
 
-async fn heard(ear: &mut Option<Ear>) -> Word {
-    match ear {
-        Some(ear) => ear.word().await,
+async fn heard(notices: &mut Option<NoticeReceiver>) -> PeerNotice {
+    match notices {
+        Some(notices) => notices.next().await,
         None => std::future::pending().await,
     }
 }

@@ -33,7 +33,7 @@ pub(crate) use self::link::Link;
 pub(crate) use self::links::EXCHANGES;
 use self::links::Links;
 use self::liveness_monitor::LivenessMonitor;
-use self::single_flight::{Boarded, SingleFlight};
+use self::single_flight::{ConnectTurn, SingleFlight};
 pub(crate) use self::taken::{Carrier, Dialer, Dialling, Fits, Taken};
 pub(crate) use self::uses::{Counted, Use};
 use crate::answers::AnswerLimits;
@@ -216,20 +216,20 @@ impl Pool {
         if !slot.shares() {
             return self.connect(slot, dial).await;
         }
-        let boarded = slot.flight.board().await?;
+        let turn = slot.flight.connect_turn().await?;
         if let Some(taken) = self.take(slot, fits) {
             return Ok(taken);
         }
 
         if !slot.shares() {
-            drop(boarded);
+            drop(turn);
             return self.connect(slot, dial).await;
         }
 
         match self.connect(slot, dial).await {
             Ok(taken) => Ok(taken),
             // A further link failed, but an exchange can still wait for room on one that there is.
-            Err(failure) => slot.links.any(fits).ok_or_else(|| report(boarded, failure)),
+            Err(failure) => slot.links.any(fits).ok_or_else(|| report(turn, failure)),
         }
     }
 
@@ -240,14 +240,14 @@ impl Pool {
         enough: usize,
         dial: Dialling<'_>,
     ) -> Result<(), ConnectFailure> {
-        let boarded = slot.flight.board().await?;
+        let turn = slot.flight.connect_turn().await?;
         if !slot.shares() || slot.links.usable() >= enough || self.closed.is_cancelled() {
             return Ok(());
         }
 
         match self.connect(slot, dial).await {
             Ok(_) => Ok(()),
-            Err(failure) => Err(report(boarded, failure)),
+            Err(failure) => Err(report(turn, failure)),
         }
     }
 
@@ -273,7 +273,7 @@ impl Pool {
         since: Instant,
         dial: Dialling<'_>,
     ) -> Result<bool, ConnectFailure> {
-        let boarded = slot.flight.board().await?;
+        let turn = slot.flight.connect_turn().await?;
         let reached = *slot.reached.lock();
         if let Some((_, quic)) = reached.filter(|(when, _)| *when >= since) {
             return Ok(quic);
@@ -293,7 +293,7 @@ impl Pool {
                 carrier: Carrier::Shared(link, _),
                 ..
             }) => Ok(matches!(link, Link::H3(_))),
-            Err(failure) => Err(report(boarded, failure)),
+            Err(failure) => Err(report(turn, failure)),
         }
     }
 
@@ -495,10 +495,10 @@ impl Pool {
     }
 }
 
-fn report(boarded: Boarded<'_>, failure: ConnectFailure) -> ConnectFailure {
+fn report(turn: ConnectTurn<'_>, failure: ConnectFailure) -> ConnectFailure {
     // Whether an address is prohibited depends on who asks.
     if failure.kind != FailureKind::Prohibited {
-        boarded.failed(failure.clone());
+        turn.failed(failure.clone());
     }
     failure
 }

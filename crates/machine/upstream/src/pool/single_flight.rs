@@ -16,21 +16,21 @@ pub(super) struct SingleFlight {
 
 /// The turn to connect; given up when dropped.
 #[derive(Debug)]
-pub(super) struct Boarded<'a> {
+pub(super) struct ConnectTurn<'a> {
     flight: &'a SingleFlight,
     _turn: tokio::sync::MutexGuard<'a, ()>,
 }
 
 impl SingleFlight {
     /// Waits for the turn. An attempt that failed meanwhile failed for those who waited as well.
-    pub(super) async fn board(&self) -> Result<Boarded<'_>, ConnectFailure> {
+    pub(super) async fn connect_turn(&self) -> Result<ConnectTurn<'_>, ConnectFailure> {
         let before = self.failures.load(Ordering::Relaxed);
         let turn = self.turn.lock().await;
         match &*self.last.lock() {
             Some(failure) if self.failures.load(Ordering::Relaxed) != before => {
                 Err(failure.clone())
             }
-            _ => Ok(Boarded {
+            _ => Ok(ConnectTurn {
                 flight: self,
                 _turn: turn,
             }),
@@ -38,7 +38,7 @@ impl SingleFlight {
     }
 }
 
-impl Boarded<'_> {
+impl ConnectTurn<'_> {
     /// Tells those who wait that the attempt failed.
     pub(super) fn failed(self, failure: ConnectFailure) {
         *self.flight.last.lock() = Some(failure);
@@ -53,13 +53,13 @@ mod tests {
     #[tokio::test]
     async fn those_who_waited_share_a_failure_and_later_ones_try_again() {
         let flight = SingleFlight::default();
-        let first = flight.board().await.unwrap();
-        let waiting = flight.board();
+        let first = flight.connect_turn().await.unwrap();
+        let waiting = flight.connect_turn();
         tokio::pin!(waiting);
         assert!(futures_pending(waiting.as_mut()).await);
         first.failed(ConnectFailure::timeout("x:1"));
         assert_eq!(waiting.await.unwrap_err(), ConnectFailure::timeout("x:1"));
-        assert!(flight.board().await.is_ok());
+        assert!(flight.connect_turn().await.is_ok());
     }
 
     async fn futures_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {

@@ -27,7 +27,7 @@ use hermes_observe::AccessSink;
 use serde::Serialize;
 
 use crate::administered::{Changing, Node, own_addresses};
-use crate::check::{Proposal, doubts, log_doubts, unbound};
+use crate::check::{Proposal, log_warnings, unbound, warnings};
 pub use confirm::{Confirmed, NotReturned, TooLate};
 pub(crate) use confirm::{Deadline, keep_time};
 pub use documents::Unconfirmed;
@@ -174,7 +174,7 @@ impl Node {
         let revision = Revision::of(&loaded, previous.revision + 1, &self.source);
         let places = loaded.places.clone();
         let files = loaded.files.clone();
-        let doubts = doubts(&loaded);
+        let warnings = warnings(&loaded);
         let telemetry = &self.shared.telemetry;
         let proposal = Proposal::new(loaded, Some(&previous), telemetry, &self.plugs, false)
             .map_err(|problems| problems.in_order(&files))?;
@@ -183,7 +183,7 @@ impl Node {
             previous,
             revision,
             places,
-            doubts,
+            warnings,
             proposal,
         })
     }
@@ -226,10 +226,10 @@ impl Node {
             previous,
             revision: kept,
             places,
-            doubts,
+            warnings,
             proposal: Proposal { draft, plugs },
         } = candidate;
-        log_doubts(&doubts);
+        log_warnings(&warnings);
 
         let bound = changing
             .bind(draft.document(), &places)
@@ -316,7 +316,7 @@ struct Candidate {
     previous: Arc<Snapshot>,
     revision: Revision,
     places: Places,
-    doubts: Vec<Problem>,
+    warnings: Vec<Problem>,
     proposal: Proposal,
 }
 
