@@ -1,4 +1,4 @@
-//! QUIC datagrams beside a stream of capsules, and what of both waits because it cannot go on now.
+//! QUIC datagrams beside a stream of capsules, and the queue of those that cannot go on now.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,17 +10,18 @@ use tokio::time::Instant;
 
 use super::{Bounds, ChargedBounds, Queue};
 
-/// QUIC datagrams that one wake-up takes: what fills two runs of the kernel's segmentation.
+/// QUIC datagrams that one wake-up takes: two runs of the kernel's segmentation.
 #[doc(alias = "bound")]
 const MOST: usize = 128;
 
-/// QUIC datagrams that belong to a stream, those of them that were taken and not moved yet, and what waits until it can go on.
+/// The QUIC datagrams of a stream, those that were taken and not moved yet, and the queue of those
+/// that cannot go on now.
 pub(crate) struct Beside {
     receiver: Option<DatagramReceiver>,
     pub(crate) taken: Vec<Bytes>,
-    /// Bounds on what waits; nothing does without them.
+    /// Bounds of the queue; without them nothing is queued.
     bounds: Option<ChargedBounds>,
-    /// What waits, where anything does.
+    /// The queue, if anything waits.
     kept: Option<Box<Queue>>,
 }
 
@@ -44,7 +45,7 @@ impl Beside {
         self.kept.is_some()
     }
 
-    /// Lets what was taken wait; returns how many datagrams had to go for it.
+    /// Queues the taken datagrams; returns how many had to be dropped for it.
     pub(crate) fn keep(&mut self) -> u64 {
         let bounds = &self.bounds;
         let kept = self.kept.get_or_insert_with(|| {
@@ -59,7 +60,7 @@ impl Beside {
             .sum()
     }
 
-    /// Takes what waited before what came since; returns how many datagrams had waited for too long.
+    /// Takes queued datagrams before newer ones; returns how many had waited for too long.
     pub(crate) fn release(&mut self) -> u64 {
         let Some(mut kept) = self.kept.take() else {
             return 0;
@@ -70,7 +71,7 @@ impl Beside {
         expired as u64
     }
 
-    /// Waits for `done`, and keeps what comes meanwhile.
+    /// Waits for `done`, and queues datagrams that arrive meanwhile.
     pub(crate) async fn during<W: Future>(
         &mut self,
         mut done: Pin<&mut W>,
@@ -90,7 +91,7 @@ impl Beside {
         self.receiver.is_some()
     }
 
-    /// Waits for datagrams; for ever once none can come. Dropping the future loses nothing.
+    /// Waits for datagrams; for ever once no more can come. Dropping the future loses nothing.
     pub(crate) async fn fill(&mut self) {
         if !self.taken.is_empty() {
             return;

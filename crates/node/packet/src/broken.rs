@@ -31,14 +31,14 @@ const SLOW: &str = "slow";
 /// The word for a side that was ended here, to make room for others.
 const MEMORY: &str = "memory";
 
-/// A direction that ended badly: which side broke, how, and what the other side is told.
+/// A direction that ended badly: the side that broke, how, and the message to the other side.
 #[derive(Debug)]
 pub struct Broken {
     /// The side that broke.
     pub side: Side,
     /// The reset for the other side.
     pub reset: Reset,
-    /// What happened to it, if it was not an error.
+    /// The reason, if it was not an error.
     not_error: Option<&'static str>,
     details: String,
 }
@@ -69,7 +69,7 @@ impl Broken {
         self.not_error == Some(SLOW)
     }
 
-    /// Whether the side was ended here, because the other one does not take what came on it.
+    /// Whether the side was ended here, because the other one does not take its data.
     pub fn is_of_memory(&self) -> bool {
         self.not_error == Some(MEMORY)
     }
@@ -144,7 +144,7 @@ impl Broken {
         }
     }
 
-    /// It may not go on, by the rules that are in force now.
+    /// The tunnel may not go on, by the rules that are in force now.
     pub fn policy(reason: &Reason) -> Self {
         Self {
             side: Side::Client,
@@ -161,7 +161,7 @@ impl Broken {
         self
     }
 
-    /// What happened, without the word for the side.
+    /// The reason, without the word for the side.
     pub fn details(&self) -> &str {
         &self.details
     }

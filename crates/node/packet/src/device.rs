@@ -25,7 +25,7 @@ pub trait Device: Send + Sync {
     /// How its packets are written as HTTP datagrams, and the largest one that it takes.
     fn format(&self) -> DatagramFormat;
 
-    /// What it fills, and wants to be sent: headroom, and whether super-packets.
+    /// The layout of the batches that it fills: headroom, and whether super-packets.
     fn layout(&self) -> Layout;
 
     /// Polls for packets, and adds those that are ready to the empty `batch`; at least one, unless there are `capsules`. If the
@@ -33,7 +33,7 @@ pub trait Device: Send + Sync {
     /// itself.
     ///
     /// # Errors
-    /// It is gone; so is the tunnel then.
+    /// The device is gone; so is the tunnel then.
     fn poll_fill(
         &self,
         cx: &mut Context<'_>,
@@ -41,11 +41,12 @@ pub trait Device: Send + Sync {
         capsules: &mut DeviceCapsules,
     ) -> Poll<io::Result<()>>;
 
-    /// What it fills goes along another path from now on, which has QUIC datagrams or has none.
+    /// Its packets take another path from now on, with or without QUIC datagrams.
     fn lead(&self, _has_datagrams: bool) {}
 
-    /// Does what is due while a tunnel of its packets is open, and says why it ends that. `carries` tells the length of the longest
-    /// packets that the path carries now. Default: nothing.
+    /// Handles timers while a tunnel of its packets is open, and returns why it ends the tunnel.
+    /// `carries` tells the length of the longest packets that the path carries now. Default:
+    /// nothing.
     fn upkeep<'a>(&'a self, carries: PathCarries<'a>) -> Option<DeviceUpkeep<'a>> {
         drop(carries);
         None
@@ -54,8 +55,8 @@ pub trait Device: Send + Sync {
     /// Polls to send the packets of `batch` behind those that are `sent`, until all are sent or dropped, and says so there.
     ///
     /// # Errors
-    /// It is gone, and so is the tunnel. A packet that cannot be sent is not an error: it is
-    /// dropped and counted.
+    /// The device is gone, and so is the tunnel. A packet that cannot be sent is not an error: it
+    /// is dropped and counted.
     fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -63,7 +64,7 @@ pub trait Device: Send + Sync {
         sent: &mut SentPackets,
     ) -> Poll<io::Result<()>>;
 
-    /// Takes a capsule that came between the packets, and carries none but super-packets.
+    /// Takes a capsule that came between the packets; of those with packets, only super-packets.
     ///
     /// # Errors
     /// The stream must be aborted; why.
@@ -80,8 +81,8 @@ pub trait Device: Send + Sync {
     /// The tunnel that it asked for has ended, for this reason.
     fn ended(&self, _reason: &str) {}
 
-    /// Waits for the turn of the user whose packets these are, where each of them costs much; `None`: there are no turns. It is over
-    /// after a batch, however many packets have come already.
+    /// Waits for the turn of the packets' user, where each packet is expensive; `None`: there are
+    /// no turns. A turn lasts for one batch.
     fn turn(&self) -> Option<WaitingTurn<'_>> {
         None
     }
@@ -98,7 +99,8 @@ pub type WaitingTurn<'a> = Pin<Box<dyn Future<Output = Option<Turn>> + Send + 'a
 /// The length of the longest packets that a path carries, at the time when it is asked.
 pub type PathCarries<'a> = Box<dyn Fn() -> usize + Send + 'a>;
 
-/// What a device does while its tunnel is open. It resolves with the reason for which the device ends that.
+/// A device's work while its tunnel is open. It resolves with the reason for which the device ends
+/// the tunnel.
 pub type DeviceUpkeep<'a> = Pin<Box<dyn Future<Output = &'static str> + Send + 'a>>;
 
 /// Capsules that a device has for the other end of its tunnel, and the packets in them.
@@ -119,7 +121,7 @@ impl DeviceCapsules {
     }
 }
 
-/// What became of the packets of a batch.
+/// The fates of the packets of a batch.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct SentPackets {
     /// With how many it is done; those that were dropped are among them.
@@ -157,7 +159,7 @@ impl CapsulePackets {
         }
     }
 
-    /// None of them went on.
+    /// None of the packets went on.
     pub(crate) fn all_dropped(reason: DropReason, packets: u64) -> Self {
         Self {
             dropped: Some((reason, packets)),
@@ -177,7 +179,7 @@ pub struct DeviceReader {
     batch: Batch,
     capsules: DeviceCapsules,
     bounds: Bounds,
-    /// Since when what was found waits, where it could not be sent.
+    /// Since when packets wait that could not be sent.
     kept: Option<Instant>,
     expired: u64,
 }
@@ -198,7 +200,8 @@ impl DeviceReader {
         }
     }
 
-    /// What it finds from now on goes to an end with this layout, which may take super-packets, too, and QUIC datagrams.
+    /// Its packets go to an end with this layout from now on, which may take super-packets, too,
+    /// and QUIC datagrams.
     pub(crate) fn lead(&mut self, to: Layout, has_datagrams: bool) {
         self.device.lead(has_datagrams);
         let own = self.device.layout();
@@ -212,7 +215,7 @@ impl DeviceReader {
         }
     }
 
-    /// Waits for packets; what was kept comes first, unless it is too old.
+    /// Waits for packets; kept ones come first, unless they are too old.
     pub(crate) async fn fill(&mut self) -> io::Result<()> {
         if let Some(since) = self.kept.take() {
             if since.elapsed() <= self.bounds.age {
@@ -240,22 +243,22 @@ impl DeviceReader {
         has_capsules.then(|| std::mem::take(&mut self.capsules))
     }
 
-    /// What its packets are in HTTP datagrams.
+    /// The format of its packets in HTTP datagrams.
     pub(crate) fn format(&self) -> DatagramFormat {
         self.device.format()
     }
 
-    /// What [`Self::fill`] found.
+    /// The packets of [`Self::fill`].
     pub(crate) fn batch(&self) -> &Batch {
         &self.batch
     }
 
-    /// Keeps what [`Self::fill`] found: it is found again.
+    /// Keeps the packets of [`Self::fill`] for the next call.
     pub(crate) fn keep(&mut self) {
         self.kept.get_or_insert_with(Instant::now);
     }
 
-    /// Accounts for what was dropped here.
+    /// Accounts for packets that were dropped here.
     pub(crate) fn settle(&mut self, exchange: &Exchange) {
         exchange.dropped(DropReason::Expired, std::mem::take(&mut self.expired));
         exchange.dropped(DropReason::QueueFull, self.device.take_lost());

@@ -29,15 +29,15 @@ use crate::broken::{Broken, Side};
 /// How a direction ended its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// It was told to stop, and everything that was read has been sent.
+    /// The direction was told to stop, and everything that was read has been sent.
     Stopped,
     /// The stream that it read has ended.
     Ended,
 }
 
-/// One direction of a tunnel of packets: what it counts, where it comes from, and when it stops.
+/// One direction of a tunnel of packets: its counters, its source, and its stop signal.
 pub struct PacketDirection<'a> {
-    /// Whose datagrams they are.
+    /// The exchange of the datagrams.
     pub exchange: &'a Exchange,
     /// The side that it comes from.
     pub from: Side,
@@ -66,10 +66,10 @@ impl PacketDirection<'_> {
         }
     }
 
-    /// The loop between any two ends: what one is filled with is sent to the other.
+    /// The loop between any two ends: fills a batch from one and sends it to the other.
     ///
-    /// What sends is not boxed, as no batch allocates, but for what waits until there is room: a tunnel that waits for packets has room for all
-    /// of the former.
+    /// Only the wait for room is boxed, not the send itself, as a batch must not allocate: a tunnel
+    /// that waits for packets has the memory of the latter anyway.
     pub(crate) async fn carry(
         &self,
         filling: &mut Filling<'_>,
@@ -129,7 +129,7 @@ impl PacketDirection<'_> {
         }
     }
 
-    /// What follows a wait.
+    /// The next step after a wait.
     fn next(&self, came: DirectionEvent) -> Result<AfterWait, Broken> {
         Ok(match came {
             DirectionEvent::Stop => AfterWait::Leave(Left::Stopped),
@@ -142,7 +142,8 @@ impl PacketDirection<'_> {
         })
     }
 
-    /// Sends what an end found: as it is if the other one takes that, and else from a batch that it is copied into.
+    /// Sends an end's packets: in place if the other end takes them, and otherwise from a batch
+    /// that they are copied into.
     async fn send_to_end(
         &self,
         reader: &PacketReader,
@@ -214,7 +215,7 @@ impl PacketDirection<'_> {
         let done = poll_fn(|cx| device.poll_send(cx, batch, &mut sent)).await;
         done.map_err(|error| Broken::socket(self.to(), &UdpError::Io(error)))?;
 
-        // Those that were dropped are taken to be as long as the others.
+        // Dropped datagrams are taken to be as long as the others.
         let bytes: usize = batch.iter().map(<[u8]>::len).sum();
         let moved = batch
             .len()
@@ -235,7 +236,8 @@ impl PacketDirection<'_> {
         Ok(())
     }
 
-    /// Sends what goes before the packets of a batch, and where the tunnel has left paths, these too; says whether that is all.
+    /// Sends capsules that go before the packets of a batch, and on the tunnel's draining paths,
+    /// too; returns whether that is all.
     async fn send_first(
         &self,
         filling: &mut Filling<'_>,
@@ -256,7 +258,7 @@ impl PacketDirection<'_> {
         Ok(false)
     }
 
-    /// Sends what a device has beside its packets.
+    /// Sends a device's capsules.
     async fn send_capsules(&self, mut capsules: DeviceCapsules, sink: &Sink) -> Result<(), Broken> {
         let bytes = capsules.take_bytes();
         match sink {
@@ -318,7 +320,7 @@ impl PacketDirection<'_> {
         Self::count(self.exchange, self.from, datagrams, bytes);
     }
 
-    /// Counts what went from a side to the other.
+    /// Counts datagrams from one side to the other.
     pub fn count(exchange: &Exchange, from: Side, datagrams: u64, bytes: u64) {
         let counters = exchange.counters();
         let (count, sum) = match from {
@@ -333,7 +335,7 @@ impl PacketDirection<'_> {
         }
     }
 
-    /// Notes where what was read ends.
+    /// Notes where the read part of the stream ends.
     pub(crate) fn reached(&self, stream: &mut CapsuleStream, reached: Reached) {
         stream.reached = reached;
         if self.from == Side::Client {
@@ -350,9 +352,10 @@ impl PacketDirection<'_> {
     }
 }
 
-/// What ends a wait for packets. An enum, so that nothing is awaited within the `select!`, which would hold its outcome beside its branches.
+/// What ends a wait for packets. An enum, so that there is no await within the `select!`, whose
+/// future would then hold the outcome beside its branches.
 enum DirectionEvent {
-    /// It is to stop.
+    /// Stop.
     Stop,
     /// The limit on payloads has changed to this many bytes.
     Limit(usize),
@@ -362,7 +365,7 @@ enum DirectionEvent {
     Reset(Reset),
 }
 
-/// What follows a wait for packets. Nothing in it is to be dropped, so that no tunnel keeps room for it.
+/// The step after a wait for packets. It needs no drop, so that a tunnel keeps no memory for it.
 enum AfterWait {
     /// Packets are to be sent.
     Send,
@@ -372,7 +375,7 @@ enum AfterWait {
     Tell(usize),
 }
 
-/// What this future says, if there is one.
+/// The output of this future, if there is one.
 async fn first<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,

@@ -20,9 +20,10 @@ use super::{Bounds, ChargedBounds, Queue, Session};
 pub enum PacketEnd {
     /// A client of a `udp` listener.
     Session(Arc<Session>),
-    /// A socket connected to the target, and what is kept while its tunnel does not take it.
+    /// A socket connected to the target, and bounds of the queue while its tunnel does not take
+    /// datagrams.
     Socket(Arc<UdpSocket>, ChargedBounds),
-    /// A device, and what is kept while its tunnel does not take it.
+    /// A device, and bounds of the queue while its tunnel does not take packets.
     Device(Arc<dyn Device>, Bounds),
 }
 
@@ -61,7 +62,7 @@ impl PacketEnd {
         }
     }
 
-    /// What reading needs.
+    /// The reader of this end.
     pub fn reader(&self) -> PacketReader {
         match self {
             Self::Session(session) => {
@@ -77,7 +78,7 @@ impl PacketEnd {
         }
     }
 
-    /// What its packets are in HTTP datagrams.
+    /// The format of its packets in HTTP datagrams.
     pub fn format(&self) -> DatagramFormat {
         match self {
             Self::Session(_) | Self::Socket(..) => DatagramFormat::UDP,
@@ -114,7 +115,7 @@ impl PacketEnd {
         let sent = match self {
             Self::Session(session) => session.send(data, segment).await,
             Self::Socket(socket, _) => socket.send_segments(None, data, segment).await,
-            // It is sent batches, not runs.
+            // A device is sent batches, not runs.
             Self::Device(..) => Ok(()),
         };
         match sent {
@@ -155,7 +156,8 @@ impl PacketReader {
         Ok(())
     }
 
-    /// Keeps what [`PacketReader::fill`] found, because it cannot be sent now: it is found again.
+    /// Keeps the packets of [`PacketReader::fill`] for the next call, because they cannot be sent
+    /// now.
     pub fn keep(&mut self) {
         match self {
             Self::Session(session, queue) => session.give_back(queue),
@@ -164,7 +166,7 @@ impl PacketReader {
         }
     }
 
-    /// What its packets are in HTTP datagrams.
+    /// The format of its packets in HTTP datagrams.
     pub(crate) fn format(&self) -> DatagramFormat {
         match self {
             Self::Session(..) | Self::Socket(..) => DatagramFormat::UDP,
@@ -172,7 +174,7 @@ impl PacketReader {
         }
     }
 
-    /// What [`PacketReader::fill`] found.
+    /// The packets of [`PacketReader::fill`].
     pub(crate) fn packets(&self) -> impl Iterator<Item = &[u8]> {
         match self {
             Self::Session(_, queue) => Found::Session(queue.iter()),
@@ -191,7 +193,7 @@ impl PacketReader {
         }
     }
 
-    /// What is found from now on goes to an end with this layout, or along a path that has QUIC datagrams.
+    /// Packets go to an end with this layout from now on, or along a path that has QUIC datagrams.
     pub(crate) fn lead(&mut self, to: Layout, has_datagrams: bool) {
         if let Self::Device(reader) = self {
             reader.lead(to, has_datagrams);
@@ -206,8 +208,8 @@ impl PacketReader {
         }
     }
 
-    /// Waits for `write`, which sends what was found. A tunnel that takes nothing does not make what comes meanwhile older than its
-    /// bounds; what had to go for that is counted.
+    /// Waits for `write`, which sends the packets. If a tunnel takes nothing, newer packets are
+    /// still bounded in age; dropped ones are counted.
     pub async fn during<W: Future>(
         &mut self,
         mut write: Pin<&mut W>,
@@ -233,7 +235,7 @@ impl PacketReader {
         }
     }
 
-    /// Accounts for what had to go for what was found.
+    /// Accounts for packets dropped by the reader.
     fn settle(&mut self, exchange: &Exchange) {
         match self {
             Self::Session(..) => {}

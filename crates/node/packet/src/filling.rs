@@ -1,4 +1,4 @@
-//! What a direction is filled from: an end as it is, or a stream whose capsules and QUIC datagrams are taken apart.
+//! The source of a direction: an end, or a stream with its capsules and QUIC datagrams taken apart.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,10 +19,10 @@ use super::source::{Capsules, Source};
 use super::stream::Reached;
 use crate::broken::Broken;
 
-/// What was found when there was something to do.
+/// The result of a fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// Packets; maybe none, after a piece of a capsule.
+    /// Packets; maybe an empty batch, after a piece of a capsule.
     Packets,
     /// The end of a stream.
     Ended,
@@ -30,17 +30,17 @@ pub(crate) enum Filled {
 
 /// A source that is read.
 pub(crate) enum Filling<'a> {
-    /// An end keeps what it found where it found it.
+    /// The packets of an end stay in its buffer.
     End(&'a mut PacketReader),
-    /// What is in capsules is copied into the direction's batch.
+    /// Packets in capsules are copied into the direction's batch.
     Capsules(Unwrapping<'a>),
 }
 
-/// A stream whose packets are taken out.
+/// A stream with the packets in its capsules.
 pub(crate) struct Unwrapping<'a> {
     capsules: &'a mut Capsules,
     decoder: CapsuleDecoder,
-    /// What hears of capsules that carry no packets.
+    /// Handles capsules that carry no packets.
     device: Option<&'a dyn Device>,
     /// Packets for which the batch had no room: one, or those of a super-packet.
     next: VecDeque<Bytes>,
@@ -51,7 +51,7 @@ pub(crate) struct Unwrapping<'a> {
 }
 
 impl<'a> Filling<'a> {
-    /// Begins to read a source whose packets go there.
+    /// Begins to read a source of packets for this sink.
     pub(crate) fn new(source: &'a mut Source, to: &'a Sink, exchange: &Exchange) -> Self {
         match source {
             Source::End(reader) => {
@@ -105,7 +105,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// What was found: in `batch`, or where it is.
+    /// The packets: in `batch`, or in the end's buffer.
     pub(crate) fn packets<'b>(&'b self, batch: &'b Batch) -> impl Iterator<Item = &'b [u8]> {
         match self {
             Self::End(reader) => Place::Own(reader.packets()),
@@ -113,7 +113,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// The end that has what was found; `None` where that is in the batch.
+    /// The end with the packets; `None` if they are in the batch.
     pub(crate) fn reader(&self) -> Option<&PacketReader> {
         match self {
             Self::End(reader) => Some(reader),
@@ -121,7 +121,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Finds again what was found, because it cannot be sent now.
+    /// Keeps the packets for the next call, because they cannot be sent now.
     pub(crate) fn keep(&mut self) {
         match self {
             Self::End(reader) => reader.keep(),
@@ -129,7 +129,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Waits for `write`, which sends what was found; see [`PacketReader::during`].
+    /// Waits for `write`, which sends the packets; see [`PacketReader::during`].
     pub(crate) async fn during<W: Future>(
         &mut self,
         write: Pin<&mut W>,
@@ -141,8 +141,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Appends what was found, and is of a size for which `wanted` holds, as capsules; returns how many packets and bytes of
-    /// payload that were.
+    /// Appends packets of a `wanted` size as capsules; returns their number and bytes of payload.
     pub(crate) fn encode(
         &self,
         batch: &Batch,
@@ -181,8 +180,8 @@ impl<'a> Unwrapping<'a> {
         self.next.is_empty() && self.decoder.finish().is_ok()
     }
 
-    /// Everything that is there goes into one batch; it waits only if there is nothing. It returns after each wait, because whether the
-    /// direction may stop has changed by then.
+    /// All available packets go into one batch; it waits only if there are none. It returns after
+    /// each wait, because the direction may have to stop by then.
     async fn fill(
         &mut self,
         direction: &PacketDirection<'_>,
@@ -286,7 +285,7 @@ impl<'a> Unwrapping<'a> {
         Ok(false)
     }
 
-    /// Takes what came as QUIC datagrams, as far as there is room.
+    /// Takes QUIC datagrams, as far as there is room.
     fn take_beside(
         &mut self,
         direction: &PacketDirection<'_>,
@@ -313,7 +312,8 @@ impl<'a> Unwrapping<'a> {
         Ok(())
     }
 
-    /// Puts the packets of a super-packet into the batch, or behind it, as what it goes to takes no others; false where it was full.
+    /// Puts the packets of a super-packet into the batch, or behind it, as the sink takes no
+    /// super-packets; false if it was full.
     fn put_super(
         &mut self,
         value: &[u8],
@@ -334,8 +334,8 @@ impl<'a> Unwrapping<'a> {
         true
     }
 
-    /// Puts a packet into the batch, or behind it; false where it was full. Those of contexts that no one registered are dropped (RFC
-    /// 9298, 4).
+    /// Puts a packet into the batch, or behind it; false if it was full. Packets of contexts that
+    /// no one registered are dropped (RFC 9298, 4).
     fn put(
         &mut self,
         packet: Option<Bytes>,

@@ -1,4 +1,5 @@
-//! What datagrams take that wait for the tunnels of one listener's clients: bounded for all of them together.
+//! The memory of datagrams that wait for the tunnels of one listener's clients: one bound for all
+//! of them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -15,7 +16,7 @@ const ROOM: usize = OWNER_FLOOR / 2;
 /// The memory of a listener's datagrams, and who has some of it.
 pub struct Hold {
     account: OwnerAccount,
-    /// Sessions whose tunnel is not open, in the order in which they began to hold datagrams.
+    /// Sessions without an open tunnel, in the order in which they began to hold datagrams.
     waiting: Mutex<VecDeque<Weak<Session>>>,
 }
 
@@ -41,8 +42,8 @@ impl Hold {
         waiting.push_back(Arc::downgrade(session));
     }
 
-    /// Makes room for what comes: those whose tunnel is not open lose what waits, the oldest first. In real-time traffic the newest is
-    /// worth most, and addresses that are forged never open a tunnel.
+    /// Makes room for new datagrams: sessions without an open tunnel lose theirs, the oldest first.
+    /// In real-time traffic the newest is worth most, and forged addresses never open a tunnel.
     pub(crate) fn make_room(&self) {
         while self.account.room_for(Purpose::Datagrams) < ROOM {
             let Some(oldest) = self.waiting.lock().pop_front() else {

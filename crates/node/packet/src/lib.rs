@@ -1,7 +1,9 @@
-//! Ends, sessions and tunnels of packets: UDP, or a device, on either side of a tunnel, whatever carries it in between.
+//! Ends, sessions and tunnels of packets: UDP, or a device, on either side of a tunnel, over any
+//! carrier in between.
 //!
-//! Packets move in batches: what is ready at one wake-up becomes one DATA frame of capsules, and a frame of capsules becomes
-//! as few sends as its lengths allow. Nothing waits for a batch to fill.
+//! Packets move in batches: those that are ready at one wake-up become one DATA frame of capsules,
+//! and a frame of capsules becomes as few sends as its lengths allow. A batch is never waited for
+//! to fill.
 //!
 //! One loop fills a batch from any [`Source`] and sends it to any [`Sink`], which borrows the
 //! packets where they are. Capsules to capsules is the one special case, because unknown capsules
@@ -14,11 +16,12 @@
 //!   another crate brings.
 //! - [`BindSockets`]: sockets of CONNECT-UDP Bind, with many peers. [`Limits`]: how large packets may be that go on.
 //! - [`Steering`]: which packets stay with an end that a tunnel of IP has left.
-//! - [`Token`] and [`Resumable`]: what outlives the path to it, and is handed from one tunnel to another.
+//! - [`Token`] and [`Resumable`]: sessions that outlive their path, and are handed from one tunnel
+//!   to another.
 //! - [`Broken`]: which [`Side`] of an exchange ended it, and how.
 //!
-//! What it is not: it opens no path and decides on none, and it knows neither listeners nor routes. The data plane makes a tunnel of
-//! two directions and moves it.
+//! The crate opens no path and decides on none, and knows neither listeners nor routes. The data
+//! plane makes a tunnel of two directions and moves it.
 //!
 //! Specifications: RFC 9297 (datagrams and capsules), RFC 9298 (CONNECT-UDP), draft-ietf-masque-connect-udp-listen (Bind).
 

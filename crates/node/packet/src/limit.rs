@@ -1,8 +1,8 @@
 //! How large UDP payloads may be that go on from here, heard from one side and told to the other.
 //!
-//! A node that finds that something is too large for the side that it leads to drops it, counts it, and tells the side where it came
-//! from. That one then drops what is larger itself, and tells the one before it; at last the node knows where datagrams enter.
-//! Senders of smaller ones are told nothing.
+//! A node that finds a datagram too large for the next side drops it, counts it, and tells the side
+//! it came from. That node then drops such datagrams itself, and tells the one before it; at last
+//! the node at the entry knows the limit. Senders of smaller datagrams are told nothing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -30,21 +30,21 @@ pub struct Limits {
     floor: usize,
 }
 
-/// The limit of what is sent to one side.
+/// The limit towards one side.
 struct Limit {
     /// Where QUIC datagrams go, and how many bytes of them are no packet.
     quic: Option<(DatagramSender, usize)>,
     /// The largest packet that the end of this node takes which is there.
     largest: usize,
-    /// Whether that side understands what is said of the other's limit.
+    /// Whether that side understands messages about the other's limit.
     listens: bool,
-    /// What that side said.
+    /// That side's own limit.
     heard: AtomicUsize,
     told: Mutex<Told>,
     changed: Notify,
 }
 
-/// What the other side was told of a limit.
+/// The limits that the other side was told.
 struct Told {
     limit: usize,
     when: Option<Instant>,
@@ -53,7 +53,7 @@ struct Told {
 }
 
 impl Limits {
-    /// Of a tunnel for whose client this `floor` holds.
+    /// For a tunnel with this `floor` of its client.
     pub fn new(floor: usize) -> Self {
         Self {
             client: Limit::none(),
@@ -67,7 +67,8 @@ impl Limits {
         self.floor
     }
 
-    /// A side leads to this sink from now on, and what is behind it `listens` or does not. It has not heard or said anything yet.
+    /// A side has this sink from now on, and the peer behind it `listens` or does not. No limits
+    /// were exchanged yet.
     pub fn lead(&mut self, side: Side, sink: &Sink, listens: bool) {
         let limit = match side {
             Side::Client => &mut self.client,
@@ -88,12 +89,14 @@ impl Limits {
         self.of(side).heard.load(Ordering::Relaxed).max(self.floor)
     }
 
-    /// The largest payload that goes to this side at all: by its own word, and by what the path carries or capsules take over.
+    /// The largest payload that goes to this side at all: by its own limit, and by the path or the
+    /// capsules.
     pub fn carries(&self, side: Side) -> usize {
         self.of(side).own().max(self.floor).min(self.heard(side))
     }
 
-    /// The largest payload that goes to this side as a QUIC datagram, by its own word and by what the path carries.
+    /// The largest payload that goes to this side as a QUIC datagram, by its own limit and by the
+    /// path.
     pub(crate) fn fits(&self, side: Side) -> usize {
         self.of(side).own().min(self.heard(side))
     }
@@ -189,7 +192,7 @@ impl Limit {
         }
     }
 
-    /// What its QUIC datagrams carry, or its device takes. UDP and capsules take any size.
+    /// The largest payload of its QUIC datagrams, or of its device. UDP and capsules take any size.
     fn own(&self) -> usize {
         match &self.quic {
             Some((quic, context)) => quic.max_payload().saturating_sub(*context),
@@ -256,7 +259,7 @@ mod tests {
         limits.floor = 1200;
         limits.hear(Side::Target, 600);
         assert_eq!(limits.heard(Side::Target), 1200);
-        // Nothing that is larger than the floor was sent.
+        // Only datagrams up to the floor were sent.
         assert_eq!(told(&limits, Side::Client).await, None);
         limits.exceeded(Side::Target, 1300);
         assert_eq!(told(&limits, Side::Client).await, Some(1200));

@@ -1,5 +1,6 @@
-//! The one special case: a direction from capsules to capsules. Those of unknown types go on, too (RFC 9297, 3.2), which no batch of
-//! packets could hold; what came as a QUIC datagram leaves as one where the other side has them.
+//! The one special case: a direction from capsules to capsules. Capsules of unknown types go on,
+//! too (RFC 9297, 3.2), which no batch of packets could hold; a QUIC datagram leaves as one if the
+//! other side has them.
 
 use std::sync::Arc;
 
@@ -105,7 +106,7 @@ impl PacketDirection<'_> {
         }
     }
 
-    /// Sends what was written; the holder of the stream need not take it again.
+    /// Sends written bytes; the holder of the stream need not take it again.
     async fn flush(
         &self,
         held: &mut Option<OwnedMutexGuard<Shared>>,
@@ -118,7 +119,8 @@ impl PacketDirection<'_> {
         flushed.map_err(|error| self.write(&error))
     }
 
-    /// Follows `data` to its end, or to the end of a capsule if the direction is to stop; what lies behind that is returned.
+    /// Follows `data` to its end, or to the end of a capsule if the direction is to stop; returns
+    /// the bytes behind that.
     fn follow(&self, cursor: &mut CapsuleCursor, data: &mut Bytes) -> Bytes {
         let mut used = 0;
         while used < data.len() {
@@ -168,7 +170,7 @@ impl PacketDirection<'_> {
 
         loop {
             self.release(beside, to, quic).await?;
-            // What is there goes into one write; only then is more waited for.
+            // Available bytes go into one write; only then are more waited for.
             let waits = others.room.is_empty() || (self.stop.is_set() && sieve.is_between());
             let data = match if waits { None } else { capsules.ready().await } {
                 Some(data) => data,
@@ -211,7 +213,8 @@ impl PacketDirection<'_> {
         }
     }
 
-    /// Sends what was taken, unless it would be lost: then it waits until the connection is heard of, or another tunnel has taken its place.
+    /// Sends taken datagrams, unless they would be lost: then they wait until the peer is heard
+    /// again, or another tunnel has taken over.
     async fn go_on(
         &self,
         beside: &mut Beside,
@@ -224,7 +227,7 @@ impl PacketDirection<'_> {
         self.forward(&mut beside.taken, to, quic).await
     }
 
-    /// Sends what waited as capsules.
+    /// Sends queued datagrams as capsules.
     async fn release_capsules(
         &self,
         beside: &mut Beside,
@@ -236,7 +239,7 @@ impl PacketDirection<'_> {
         self.write_on(stream, room.freeze()).await
     }
 
-    /// Sends what waited, if it can go on now.
+    /// Sends queued datagrams, if they can go on now.
     async fn release(
         &self,
         beside: &mut Beside,
@@ -250,8 +253,9 @@ impl PacketDirection<'_> {
         self.forward(&mut beside.taken, to, quic).await
     }
 
-    /// Takes the datagrams out of what came, up to the next capsule if the direction is to stop, and gathers the rest. What goes on the same
-    /// stream stays in order: datagrams that are taken come before what is gathered next, and after what was before.
+    /// Takes the datagrams out of the input, up to the next capsule if the direction is to stop,
+    /// and gathers the rest. Bytes of the same stream stay in order: taken datagrams come before
+    /// the bytes gathered next, and after the earlier ones.
     async fn sift(
         &self,
         sieve: &mut CapsuleSieve,
@@ -269,7 +273,8 @@ impl PacketDirection<'_> {
                     beside.taken.push(datagram.value);
                 }
                 Sifted::Other(bytes) => {
-                    // It may be only a part: everything else for this stream goes first.
+                    // The piece may be only a part of a capsule: everything else for this stream
+                    // goes first.
                     self.go_on(beside, to, quic).await?;
                     others.room.extend_from_slice(&bytes);
                     if others.room.len() >= OTHERS {
@@ -297,7 +302,8 @@ impl PacketDirection<'_> {
         self.pass_on(&mut others.held, stream, bytes, ends).await
     }
 
-    /// QUIC datagrams and a stream of capsules in; out go QUIC datagrams, or capsules where the other side has none.
+    /// QUIC datagrams and a stream of capsules in; QUIC datagrams out, or capsules if the other
+    /// side has no datagrams.
     async fn quic_to_stream(
         &self,
         capsules: &mut Capsules,
@@ -348,7 +354,7 @@ impl PacketDirection<'_> {
         }
     }
 
-    /// Passes on what came as QUIC datagrams.
+    /// Passes QUIC datagrams on.
     async fn pass_datagrams(
         &self,
         beside: &mut Beside,
@@ -364,8 +370,8 @@ impl PacketDirection<'_> {
         self.go_on(beside, to, quic).await
     }
 
-    /// Takes out what the side that it comes from says of its limits; returns the other capsules, up to the next one if the direction is
-    /// to stop.
+    /// Takes the sender's capsules about limits out; returns the other capsules, up to the next one
+    /// if the direction is to stop.
     fn heed_limits(
         &self,
         sieve: &mut CapsuleSieve,
@@ -389,9 +395,9 @@ impl PacketDirection<'_> {
         Ok(others.freeze())
     }
 
-    /// Writes a piece of capsules, and counts its bytes: super-packets are most of what an upload has, whatever they come out of and go
-    /// into. Unless a capsule ends with it, the stream is held for the next piece: another direction may lead to
-    /// the same stream.
+    /// Writes a piece of capsules, and counts its bytes: super-packets are most of an upload, on
+    /// every kind of path. Unless a capsule ends with it, the stream is held for the next piece:
+    /// another direction may lead to the same stream.
     pub(crate) async fn pass_on(
         &self,
         held: &mut Option<OwnedMutexGuard<Shared>>,

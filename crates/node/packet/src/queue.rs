@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_net::memory::{Charge, OwnerAccount, Purpose};
 use tokio::time::Instant;
 
-/// Bounds on what waits.
+/// Bounds of a queue.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Bytes of payload.
@@ -16,14 +16,14 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Nothing waits.
+    /// Nothing is queued.
     pub const NOTHING: Self = Self {
         bytes: 0,
         age: Duration::ZERO,
     };
 }
 
-/// Bounds on what waits, and who is charged for it.
+/// Bounds of a queue, and the owner that is charged for it.
 #[derive(Debug, Clone)]
 pub struct ChargedBounds {
     /// The bounds.
@@ -32,7 +32,7 @@ pub struct ChargedBounds {
     pub account: OwnerAccount,
 }
 
-/// Datagrams that may wait, whatever their size: empty ones cost no bytes.
+/// Datagrams that may wait, of any size: empty ones cost no bytes.
 #[doc(alias = "bound")]
 const MAX_DATAGRAMS: usize = 16 * 1024;
 
@@ -74,7 +74,8 @@ impl Queue {
         }
     }
 
-    /// An empty queue whose memory is charged to an owner. Where he may have no more, the oldest datagrams go.
+    /// An empty queue whose memory is charged to an owner. Without room for more, the oldest
+    /// datagrams are dropped.
     pub fn charged(charged: &ChargedBounds) -> Self {
         let charge = charged.account.empty_charge(Purpose::Datagrams);
         Self {
@@ -137,7 +138,7 @@ impl Queue {
         dropped
     }
 
-    /// Drops what is too old; returns how many that were.
+    /// Drops datagrams that are too old; returns their number.
     pub fn expire(&mut self, now: Instant) -> usize {
         let mut dropped = 0;
         while self
@@ -194,7 +195,7 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// What waits, in order.
+    /// The queued datagrams, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.waiting
             .iter()
@@ -262,13 +263,13 @@ impl Queue {
         dropped
     }
 
-    /// Bytes at the front of the buffer whose datagrams have gone.
+    /// Bytes at the front of the buffer that belong to removed datagrams.
     fn gone(&self) -> usize {
         let first = self.waiting.front();
         first.map_or(self.buffer.len(), |(start, _, _)| *start)
     }
 
-    /// Moves what waits to the front of the buffer.
+    /// Moves the queued datagrams to the front of the buffer.
     fn compact(&mut self) {
         let start = self.gone();
         self.buffer.drain(..start);

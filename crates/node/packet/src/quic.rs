@@ -1,5 +1,6 @@
-//! Packets that leave as QUIC datagrams. One that is too large there is dropped and counted: the ends must find out what the path
-//! carries (RFC 9297, 3.5). Where the client asked for it, those that QUIC is too small for go as capsules.
+//! Packets that leave as QUIC datagrams. One that is too large for the path is dropped and counted:
+//! the ends must find out its MTU (RFC 9297, 3.5). If the client asked for it, packets that are too
+//! large for QUIC datagrams go as capsules.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -19,13 +20,13 @@ use super::shared::Shared;
 use super::sink::CapsuleSink;
 use crate::broken::{Broken, Side};
 
-/// Bytes of room that a sender's buffer should have before more is read: what one wake-up of a UDP
-/// socket may bring.
+/// Bytes of room that a sender's buffer should have before more is read: as much as one wake-up of
+/// a UDP socket brings.
 #[doc(alias = "bound")]
 const ROOM: usize = 512 * 1024;
 
 impl PacketDirection<'_> {
-    /// Sends what was found as QUIC datagrams, and waits for room for more.
+    /// Sends packets as QUIC datagrams, and waits for room for more.
     pub(crate) async fn send_quic(
         &self,
         filling: &mut Filling<'_>,
@@ -33,8 +34,7 @@ impl PacketDirection<'_> {
         to: &CapsuleSink,
         quic: &DatagramSender,
     ) -> Result<(), Broken> {
-        // Nothing comes back at the moment, so what is sent now might be lost: it is kept
-        // meanwhile.
+        // The connection is silent, so datagrams sent now might be lost: they are kept meanwhile.
         if quic.is_silent() {
             filling.keep();
             // Rare, as room for it would be in each tunnel.
@@ -81,8 +81,8 @@ impl PacketDirection<'_> {
         Ok(())
     }
 
-    /// Waits while nothing comes back on the connection: what waits until it is heard of, or another tunnel has taken its place, is
-    /// not lost.
+    /// Waits while the connection is silent: datagrams that wait until the peer is heard again, or
+    /// another tunnel has taken over, are not lost.
     pub(crate) async fn heard(
         &self,
         stream: &Mutex<Shared>,
@@ -119,8 +119,9 @@ impl PacketDirection<'_> {
         self.from.other()
     }
 
-    /// Sizes of datagrams, with their context, that go as capsules: QUIC datagrams are too small for them, and the client asked
-    /// for it (`Hermes-Datagram-Floor`). What is larger, or larger than the other side wants, does not go: the operator sees that limit.
+    /// Sizes of datagrams, with their context, that go as capsules: QUIC datagrams are too small
+    /// for them, and the client asked for it (`Hermes-Datagram-Floor`). Larger ones, or those above
+    /// the other side's limit, are not sent: the operator sees that limit.
     fn by_stream(&self, to: &CapsuleSink, quic: &DatagramSender) -> Range<usize> {
         let context = to.context_size();
         let most = quic.max_payload();
@@ -170,7 +171,7 @@ impl PacketDirection<'_> {
 
         let above = match self.limits.heard(self.to()) {
             most if largest > most => {
-                // Only this context's payloads have the limit; what other contexts carry is not
+                // Only payloads of this context have the limit; contents of other contexts are not
                 // ours to judge.
                 let is_above = |datagram: &mut Bytes| {
                     datagram.starts_with(to.format.prefix()) && datagram.len() > most + context
@@ -222,7 +223,8 @@ impl PacketDirection<'_> {
         stream.flush().await.map_err(|error| self.write(&error))
     }
 
-    /// Counts what became of datagrams of `bytes` in all; those that were dropped are taken to be as long as the others.
+    /// Counts the fates of datagrams of `bytes` in all; dropped ones are taken to be as long as the
+    /// others.
     fn sent(&self, sent: SentDatagrams, bytes: usize) {
         let all = sent.sent + sent.too_large + sent.dropped;
         self.moved(sent.sent as u64, (bytes * sent.sent / all.max(1)) as u64);

@@ -1,7 +1,8 @@
-//! What a UDP socket has received and no one has taken yet.
+//! Datagrams that a UDP socket has received and no one has taken yet.
 //!
-//! While a tunnel takes datagrams, they are handed on as they come. When it stops, the kernel keeps what comes up to the size of the
-//! socket's buffer, and knows no age: so it is emptied from time to time, and the newest are kept within the bounds of a session.
+//! While a tunnel takes datagrams, they are handed on as they come. When it stops, the kernel keeps
+//! datagrams up to the size of the socket's buffer, regardless of age: so it is emptied from time
+//! to time, and the newest are kept within the bounds of a session.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -15,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{ChargedBounds, Queue};
 
-/// How often, in the time that a datagram may wait, a socket is emptied whose tunnel has stopped.
+/// How often, in the time that a datagram may wait, the socket of a stopped tunnel is emptied.
 const LOOKS: u32 = 4;
 
 /// Batches that are taken from a socket in one look: more than its buffer holds.
@@ -36,9 +37,9 @@ thread_local! {
 
 /// The receiving state of a socket.
 pub struct Received {
-    /// What came last. A socket that waits has none.
+    /// The datagrams received last. A waiting socket has none.
     batch: Option<RecvBatch>,
-    /// What is taken now: if it is empty, the batch.
+    /// The datagrams to take now; if it is empty, those of the batch.
     taken: Queue,
     waiting: Queue,
     /// Datagrams for which there was no room, and those that waited too long.
@@ -46,7 +47,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Nothing yet.
+    /// Without datagrams.
     pub fn new(bounds: &ChargedBounds) -> Self {
         let taken = Queue::charged(bounds);
         let waiting = taken.another();
@@ -58,14 +59,14 @@ impl Received {
         }
     }
 
-    /// The same for a socket of another worker: what was taken was sent.
+    /// The same for a socket of another worker: taken datagrams count as sent.
     pub fn handed_over(mut self) -> Self {
         self.give_back();
         self.taken.clear();
         self
     }
 
-    /// Waits for datagrams; what was kept comes first.
+    /// Waits for datagrams; kept ones come first.
     pub(crate) async fn fill(&mut self, socket: &UdpSocket) -> Result<(), UdpError> {
         self.give_back();
         self.taken.clear();
@@ -97,7 +98,7 @@ impl Received {
         Ok(())
     }
 
-    /// What [`Self::fill`] found.
+    /// The datagrams of [`Self::fill`].
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = (Option<SocketAddr>, &[u8])> {
         let kept = self.taken.iter().map(|datagram| (None, datagram));
         let batch = self
@@ -114,7 +115,7 @@ impl Received {
         )
     }
 
-    /// Keeps what [`Self::fill`] found, because it cannot be sent now.
+    /// Keeps the datagrams of [`Self::fill`], because they cannot be sent now.
     pub(crate) fn keep(&mut self) {
         let now = clock::now();
         let mut full = 0;
@@ -144,8 +145,9 @@ impl Received {
         std::mem::take(&mut self.lost)
     }
 
-    /// Waits for `write`, which sends what was found and has been tried. If that takes long, the socket is emptied meanwhile, and `lost` is
-    /// told of datagrams for which there was no room, and of those that waited too long.
+    /// Waits for `write`, which sends the datagrams and has been polled once. If that takes long,
+    /// the socket is emptied meanwhile, and `lost` is told of datagrams for which there was no
+    /// room, and of those that waited too long.
     pub(crate) async fn during<W: Future>(
         &mut self,
         socket: &UdpSocket,

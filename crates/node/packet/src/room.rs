@@ -9,14 +9,16 @@ use bytes::{Bytes, BytesMut};
 const CAPSULE_ROOM: usize = 32 * 1024;
 
 thread_local! {
-    /// The room of all tunnels of a worker: one of its own would be most of what a short session touches.
+    /// The buffer of all tunnels of a worker: one of its own would be most of the memory that a
+    /// short session touches.
     static ROOM: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
-/// What is written into the room of this worker.
+/// The bytes that are written into the buffer of this worker.
 pub(crate) fn in_room(write: impl FnOnce(&mut BytesMut)) -> Bytes {
     ROOM.with_borrow_mut(|room| {
-        // While what was sent last is still on its way, reserving is allocating: so not for each wake-up.
+        // While the last bytes are still in use, reserving means allocating: so not for each
+        // wake-up.
         if room.capacity() < CAPSULE_ROOM / 2 {
             room.reserve(CAPSULE_ROOM);
         }

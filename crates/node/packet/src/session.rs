@@ -53,7 +53,7 @@ pub struct Early {
 #[doc(alias = "bound")]
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Who has the answers of a session.
+/// The receiver of a session's answers.
 enum SessionClient {
     /// An address behind a socket.
     Address {
@@ -80,7 +80,8 @@ struct SessionPhase {
     is_retired: AtomicBool,
 }
 
-/// A client address and what it sent that has not left yet. The listener fills it, the tunnel empties it.
+/// A client address and its datagrams that have not left yet. The listener fills it, the tunnel
+/// empties it.
 pub struct Session {
     client: SessionClient,
     began: Instant,
@@ -89,19 +90,19 @@ pub struct Session {
     hold: Option<Arc<Hold>>,
     ready: Notify,
     lost: Lost,
-    /// Counts what came and went, to tell silence.
+    /// Counts datagrams in both directions, to notice silence.
     activity: AtomicU64,
     phase: SessionPhase,
-    /// It began with what another left over.
+    /// The session began with the leftover of another one.
     is_second: bool,
     evicted: CancellationToken,
-    /// What was said of its flow.
+    /// The ICMP error about its flow.
     error: OnceLock<IcmpError>,
     exchange: OnceLock<Arc<Exchange>>,
 }
 
 impl Session {
-    /// A session without datagrams. What waits is charged to its listener.
+    /// A session without datagrams. Queued ones are charged to its listener.
     pub fn new(
         client: SocketAddr,
         local: Option<IpAddr>,
@@ -125,7 +126,8 @@ impl Session {
         }
     }
 
-    /// The same, whose client gets these bytes before each answer, such as the header of SOCKS (RFC 1928, 7).
+    /// The same, with these bytes before each answer to the client, such as the header of SOCKS
+    /// (RFC 1928, 7).
     #[must_use]
     pub fn answered_with(mut self, answer_header: Bytes) -> Self {
         if let SessionClient::Address { header, .. } = &mut self.client {
@@ -134,7 +136,7 @@ impl Session {
         self
     }
 
-    /// A session of a pair of ports in a stack, whose datagrams wait in this queue.
+    /// A session of a pair of ports in a stack, with this queue for its datagrams.
     pub(crate) fn of_flow(flow: UdpFlow, queue: Queue) -> Self {
         Self::with(SessionClient::Flow(flow), queue)
     }
@@ -178,7 +180,8 @@ impl Session {
         self.ready.notify_one();
     }
 
-    /// Makes room for what comes, and enters it among those that lose theirs when there is none for others.
+    /// Makes room for a datagram, and enters the session among those that lose theirs if there is
+    /// no room for others.
     fn be_held(self: &Arc<Self>) {
         let Some(hold) = &self.hold else { return };
         let is_open = self.phase.is_open.load(Ordering::Relaxed);
@@ -188,12 +191,13 @@ impl Session {
         hold.make_room();
     }
 
-    /// Whether it may lose what waits.
+    /// Whether it may lose its datagrams.
     pub(crate) fn is_held(&self) -> bool {
         self.phase.is_held.load(Ordering::Relaxed) && !self.phase.is_open.load(Ordering::Relaxed)
     }
 
-    /// Loses what waits, if its tunnel is not open: there is no room for newer ones. A few datagrams cost nothing, and stay.
+    /// Drops its datagrams if its tunnel is not open: there is no room for newer ones. A few
+    /// datagrams cost nothing, and stay.
     pub(crate) fn lose(&self) {
         if self.is_held() {
             self.phase.is_held.store(false, Ordering::Relaxed);
@@ -217,7 +221,7 @@ impl Session {
         }
     }
 
-    /// The tunnel is open: from now on what waits is bounded by `OPEN_BYTES`, if that is more.
+    /// The tunnel is open: from now on `OPEN_BYTES` bounds the queue, if that is more.
     pub fn opened(&self) {
         self.phase.is_open.store(true, Ordering::Relaxed);
         let mut queue = self.queue.lock();
@@ -228,7 +232,7 @@ impl Session {
         });
     }
 
-    /// What waits, as far as it may leave before the tunnel is answered.
+    /// The datagrams that may leave before the tunnel is answered.
     pub fn early(&self) -> Option<Early> {
         let mut queue = self.queue.lock();
         self.lost.expired(queue.expire(Instant::now()));
@@ -261,10 +265,10 @@ impl Session {
         self.queue.lock().forget(early.end);
     }
 
-    /// Waits for datagrams and swaps them into `taken`, whose old content is forgotten.
+    /// Waits for datagrams and swaps them into `taken`, dropping its old content.
     ///
     /// # Errors
-    /// Its flow leads nowhere (RFC 9298, section 3.1: what became unusable ends its tunnel).
+    /// Its flow is broken (RFC 9298, section 3.1: an unusable socket ends its tunnel).
     pub async fn take(&self, taken: &mut Queue) -> Result<(), UdpError> {
         loop {
             if let Some(error) = self.error.get() {
@@ -307,7 +311,7 @@ impl Session {
         self.ready.notify_one();
     }
 
-    /// Takes back what was taken and cannot leave now; it comes first again, and grows older.
+    /// Takes datagrams back that cannot leave now; they come first again, and grow older.
     pub fn give_back(&self, taken: &mut Queue) {
         let mut queue = self.queue.lock();
         let now = clock::now();
@@ -318,7 +322,7 @@ impl Session {
         taken.clear();
     }
 
-    /// Sets other bounds, once the route is known; what is outside them is dropped.
+    /// Sets other bounds, once the route is known; datagrams outside them are dropped.
     pub fn set_bounds(&self, bounds: Bounds) {
         self.lost.full(self.queue.lock().set_bounds(bounds));
     }
@@ -331,7 +335,7 @@ impl Session {
     /// Sends datagrams of `segment` bytes to the client.
     ///
     /// # Errors
-    /// What the socket says.
+    /// The socket's error.
     pub async fn send(&self, data: &[u8], segment: Option<usize>) -> Result<(), UdpError> {
         self.activity.fetch_add(1, Ordering::Relaxed);
         match &self.client {
@@ -377,19 +381,20 @@ impl Session {
         self.began
     }
 
-    /// It is this exchange from now on.
+    /// The session belongs to this exchange from now on.
     pub fn is_exchange(&self, exchange: &Arc<Exchange>) {
         let _ = self.exchange.set(exchange.clone());
     }
 
-    /// What it is by now, where room is needed.
+    /// Its class when room is needed.
     pub fn worth(&self) -> Class {
         self.exchange.get().map_or(Class::Unanswered, |exchange| {
             exchange.counters().traffic().worth()
         })
     }
 
-    /// Takes nothing any more, so that what comes begins another; false where something has come and was not taken yet.
+    /// Takes no more datagrams, so that the next one begins another session; false if one has come
+    /// and was not taken yet.
     pub fn retire(&self) -> bool {
         let is_empty = self.queue.lock().is_empty();
         if is_empty {
@@ -403,7 +408,7 @@ impl Session {
         self.phase.is_retired.store(true, Ordering::Relaxed);
     }
 
-    /// What the ended tunnel did not take from this session, for the client's next one. A session
+    /// The datagrams that the ended tunnel did not take, for the client's next session. A session
     /// that began with such a leftover leaves none itself: otherwise a tunnel that always ends at
     /// once would be opened for ever.
     pub fn leftover(&self) -> Option<Queue> {
@@ -462,7 +467,7 @@ impl Session {
         }
     }
 
-    /// The tunnel was refused: what waits is of no use.
+    /// The tunnel was refused: queued datagrams are of no use.
     pub fn refuse(&self, reason: RefusalReason) {
         // An exchange is answered once.
         let _ = self.phase.refusal.set(Box::new(reason));

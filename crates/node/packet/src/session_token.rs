@@ -3,8 +3,8 @@
 //! A CONNECT-UDP between proxies asks for a session, `hermes-session: ?1`. The proxy where the
 //! tunnel ends answers with a token, which every proxy on the way may keep. When the path breaks,
 //! the first node to notice opens the tunnel again with the token, and gets the same UDP socket:
-//! the target sees nothing. A token that is no longer known, or belongs to someone else, is as good
-//! as none: the answer is a fresh session.
+//! the target sees nothing. A token that is unknown, or belongs to someone else, counts as absent:
+//! the answer is a fresh session.
 //!
 //! The value is a boolean or a byte sequence of RFC 9651. It appears in no log and no record, is
 //! taken out of every request on arrival, and goes on to the next proxy only.
@@ -22,23 +22,23 @@ const FIELD: HeaderName = HeaderName::from_static("hermes-session");
 /// Bytes of a token: it can neither be guessed nor tried.
 const LENGTH: usize = 16;
 
-/// What only those know through whose hands a session went.
+/// A secret of the nodes that carried a session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token([u8; LENGTH]);
 
-/// What a request asks for.
+/// A request's question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// A session.
     New,
     /// The session that this token stands for, or else a fresh one.
     Again(Token),
-    /// That session and no fresh one: its user has as many as allowed.
+    /// Asks for that session and no fresh one: its user has as many as allowed.
     Only(Token),
 }
 
 impl Asked {
-    /// Takes what is asked for out of a request.
+    /// Takes the question out of a request.
     pub fn take(fields: &mut Fields) -> Option<Self> {
         let value = only(fields)?;
         match value.as_bytes() {
@@ -57,7 +57,7 @@ impl Asked {
 }
 
 impl Token {
-    /// A new one; none where the system has no random numbers.
+    /// A new one; `None` if the system has no random numbers.
     pub fn random() -> Option<Self> {
         let mut bytes = [0; LENGTH];
         // From the system itself: the generator of the TLS library takes a tenth of a second to begin, on each worker.
@@ -96,7 +96,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The field's value, which goes; of several lines none counts.
+/// Takes the field's value; several lines count as none.
 fn only(fields: &mut Fields) -> Option<HeaderValue> {
     let one = fields.values(FIELD).count() == 1;
     fields.take(FIELD).filter(|_| one)

@@ -20,7 +20,7 @@ const PART: usize = 16;
 #[doc(alias = "bound")]
 const UNANSWERED: usize = 2;
 
-/// Whose datagrams a session carries, and where they go: one client may speak with many targets.
+/// The client of a session, and its target: one client may talk to many targets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SessionKey {
     /// The address of the client.
@@ -100,7 +100,7 @@ impl Sessions {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.0.lock().sessions.is_empty()
     }
@@ -108,7 +108,7 @@ impl Sessions {
     /// Makes room for one more where there may be `most`; says how many had to end for it.
     ///
     /// # Errors
-    /// There is none: all go on speaking.
+    /// There is none: all have traffic.
     pub fn make_room(&self, most: usize) -> Result<usize, NoRoom> {
         let mut live = self.0.lock();
         let gone = if live.sessions.len() >= live.look.min(most) {

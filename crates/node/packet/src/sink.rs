@@ -30,7 +30,7 @@ pub enum Sink {
 pub struct CapsuleSink {
     pub(crate) stream: Arc<Mutex<Shared>>,
     pub(crate) quic: Option<DatagramSender>,
-    /// What the packets are that it carries.
+    /// The format of its packets.
     pub(crate) format: DatagramFormat,
 }
 
@@ -117,7 +117,7 @@ impl Sink {
         let mut decoder = CapsuleDecoder::new(device.format().max_capsule());
         decoder.push(capsules);
         while let Ok(Some(capsule)) = decoder.next() {
-            // They carry no packets, and none of them is wrong.
+            // These capsules carry no packets, and the device ignores invalid ones.
             let _ = device.handle_capsule(capsule.kind, &capsule.value);
         }
     }
@@ -129,7 +129,7 @@ impl Sink {
         }
     }
 
-    /// What a device does while its tunnel is open, whose path `carries` packets of some length.
+    /// A device's work while its tunnel is open; its path `carries` packets of some length.
     pub fn upkeep<'a>(
         &'a self,
         carries: impl Fn() -> usize + Send + 'a,

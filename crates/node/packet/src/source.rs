@@ -24,7 +24,7 @@ pub enum Source {
 pub struct Capsules {
     pub(crate) stream: CapsuleStream,
     pub(crate) beside: Beside,
-    /// What the packets are that it carries.
+    /// The format of its packets.
     pub(crate) format: DatagramFormat,
 }
 
@@ -51,7 +51,7 @@ impl Source {
         }
     }
 
-    /// Keeps what an end of this node's brought last, as if it had not been sent.
+    /// Keeps the last packets of an end of this node, as if they had not been sent.
     pub fn keep(&mut self) {
         if let Self::End(reader) = self {
             reader.keep();
@@ -66,15 +66,15 @@ impl Source {
         }
     }
 
-    /// Waits for the end of a stream; what still comes is of no use.
+    /// Waits for the end of a stream, and drops its data.
     pub async fn drain(&mut self) {
         if let Self::Stream(capsules) = self {
             while let Some(Ok(_)) = capsules.stream.next().await {}
         }
     }
 
-    /// Whether the last read ended within a capsule whose first piece has been passed on: nothing
-    /// else can follow it there, and the rest of it can go nowhere else.
+    /// Whether the last read ended within a capsule with its first piece passed on: nothing else
+    /// can follow it there, and the rest of it can go nowhere else.
     pub fn is_within(&self) -> bool {
         matches!(self, Self::Stream(capsules) if capsules.stream.reached == Reached::Passed)
     }
@@ -90,7 +90,7 @@ impl Source {
         matches!(self, Self::End(_))
     }
 
-    /// Whether it is one of UDP, whose silence is its end.
+    /// Whether it is a UDP session, which ends by silence.
     pub fn is_udp(&self) -> bool {
         match self {
             Self::End(reader) => reader.format() == DatagramFormat::UDP,

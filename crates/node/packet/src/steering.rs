@@ -33,14 +33,14 @@ const PINS: usize = 4096;
 #[doc(alias = "bound")]
 const LEFT: usize = 8;
 
-/// How long a path that was left may take for what is sent there: it must not hold up the others.
+/// How long a send on a draining path may take: it must not hold up the others.
 #[doc(alias = "bound")]
 const LEFT_TIME: Duration = Duration::from_secs(1);
 
 /// The capsules that carry packets.
 const PACKETS: &[CapsuleType] = &[CapsuleType::Datagram, CapsuleType::SuperPacket];
 
-/// Where the packets of a client go whose tunnel has moved.
+/// The paths of a client's packets after its tunnel has moved.
 #[derive(Default)]
 pub struct Steering {
     steered: Mutex<Steered>,
@@ -50,7 +50,7 @@ struct Steered {
     pins: TcpPins<u64>,
     /// Paths that were left, in that order.
     left: Vec<LeftPath>,
-    /// The end that was left first, of those since the last time that none was left.
+    /// The first draining path, of those since the last time that there was none.
     first: u64,
     /// The number of the path that the tunnel has now.
     current: u64,
@@ -75,7 +75,8 @@ impl Default for Steered {
 }
 
 impl Steering {
-    /// The tunnel leaves a path whose end keeps its connections. Returns the number of that path; `None` for a sink without capsules.
+    /// The tunnel leaves a path with connections that stay on it. Returns the number of that path;
+    /// `None` for a sink without capsules.
     pub fn leave(&self, sink: &Sink) -> Option<u64> {
         let Sink::Stream(sink) = sink else {
             return None;
@@ -155,7 +156,8 @@ fn is_passed_whole(capsule: &Capsule, steering: &Steering) -> bool {
     capsule.kind == CapsuleType::SuperPacket && !steering.has_left(capsule)
 }
 
-/// Takes the packets of a capsule as HTTP datagrams. Super-packets are cut: what an end takes that was left, no one remembers.
+/// Takes the packets of a capsule as HTTP datagrams. Super-packets are cut: it is not remembered
+/// whether the old end takes them.
 fn push_packets(capsule: Capsule, format: DatagramFormat, packets: &mut Vec<Bytes>) {
     if capsule.kind == CapsuleType::Datagram {
         return packets.push(capsule.value);
@@ -168,7 +170,8 @@ fn push_packets(capsule: Capsule, format: DatagramFormat, packets: &mut Vec<Byte
 }
 
 impl PacketDirection<'_> {
-    /// Passes packets on, and nothing else: the end of a path that was left has no say in what the client is assigned any more.
+    /// Passes packets on, and nothing else: the end of a draining path has no say about the
+    /// client's addresses any more.
     ///
     /// # Errors
     /// A side broke.
@@ -244,7 +247,8 @@ impl PacketDirection<'_> {
         }
     }
 
-    /// Sends what has come, in order: up to the next capsule if the direction is to stop. The stream is held only within a capsule.
+    /// Sends available packets, in order: up to the next capsule if the direction is to stop. The
+    /// stream is held only within a capsule.
     async fn sort(
         &self,
         sieve: &mut CapsuleSieve,
@@ -308,7 +312,7 @@ impl PacketDirection<'_> {
 
         for (number, sink, mut packets) in elsewhere {
             let sent = timeout(LEFT_TIME, self.give(&mut packets, &sink)).await;
-            // It takes its connections along; the tunnel goes on without it.
+            // The path is lost with its connections; the tunnel goes on without it.
             if !matches!(sent, Ok(Ok(()))) {
                 steering.forget(number);
             }

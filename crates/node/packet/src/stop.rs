@@ -7,13 +7,14 @@ use std::task::Poll;
 /// Directions of a tunnel.
 const BOTH: usize = 2;
 
-/// Tells both directions to stop. The task that sets it or takes it back polls them next, so that none is woken for it.
+/// Tells both directions to stop. The task that sets it or takes it back polls them next, so that
+/// it need not wake them.
 #[derive(Debug, Default)]
 pub struct Stop {
     is_set: AtomicBool,
     /// How many directions have stopped or ended.
     resting: AtomicUsize,
-    /// Whether what was read from the client ends within a capsule.
+    /// Whether the read part of the client's stream ends within a capsule.
     within: AtomicBool,
 }
 

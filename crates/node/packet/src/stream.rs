@@ -10,25 +10,25 @@ use hermes_http::{Frame, Incoming, StreamError};
 /// The stream alone.
 pub(crate) struct CapsuleStream {
     incoming: Incoming,
-    /// What was read beyond the capsule at which the direction was stopped.
+    /// Bytes read beyond the capsule at which the direction was stopped.
     pub(crate) rest: Bytes,
-    /// Where what was read ends.
+    /// Where the read part ends.
     pub(crate) reached: Reached,
 }
 
-/// Where what was read of a stream of capsules ends.
+/// Where the read part of a stream of capsules ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reached {
     /// Between two capsules.
     Between,
     /// Within one, of which nothing was passed on.
     Held,
-    /// Within one, whose first piece has been passed on to another stream.
+    /// Within a capsule, with its first piece passed on to another stream.
     Passed,
 }
 
 impl Reached {
-    /// Of what is passed on as it comes.
+    /// For bytes that are passed on as they come.
     pub(crate) fn passing(is_between: bool) -> Self {
         if is_between {
             Self::Between
@@ -47,7 +47,7 @@ impl CapsuleStream {
         }
     }
 
-    /// What is there without waiting.
+    /// The available input, without waiting.
     pub(crate) async fn ready(&mut self) -> Option<Option<Result<Bytes, StreamError>>> {
         poll_fn(|cx| match pin!(self.next()).poll(cx) {
             Poll::Ready(data) => Poll::Ready(Some(data)),

@@ -1,5 +1,6 @@
-//! What can be taken over by its token. The table is shared by all workers, because a tunnel may come back on another one. Each kind of
-//! thing that outlives its path has a table of its own; that of UDP hands over sockets.
+//! Sessions that can be taken over by their token. The table is shared by all workers, because a
+//! tunnel may come back on another one. Each kind of session has a table of its own; that of UDP
+//! hands over sockets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -16,11 +17,12 @@ use tokio::time::timeout;
 use crate::received::Received;
 use crate::session_token::Token;
 
-/// How long a session whose path broke waits to be resumed: a restart takes less.
+/// How long a session with a broken path waits to be resumed: longer than a restart takes.
 #[doc(alias = "bound")]
 pub const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// Sessions of the process that wait at once; others end with their path. Each keeps a socket and what came for it meanwhile.
+/// Sessions of the process that wait at once; others end with their path. Each keeps a socket and
+/// its datagrams.
 #[doc(alias = "bound")]
 const WAITING: usize = 4096;
 
@@ -28,7 +30,7 @@ const WAITING: usize = 4096;
 #[doc(alias = "bound")]
 const HAND_OVER: Duration = Duration::from_millis(500);
 
-/// Whose a session is and where it leads: whatever takes it over must be the same in all of it.
+/// The user and target of a session: a successor must be the same in all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
     /// The user, if one is known.
@@ -37,7 +39,7 @@ pub struct Destination {
     pub source: Option<IpAddr>,
     /// Where its exchange came in.
     pub listener: Arc<str>,
-    /// What it is for, as records show it.
+    /// The target, as records show it.
     pub target: String,
     /// Where the route sent it.
     pub upstream: Arc<str>,
@@ -49,7 +51,7 @@ pub struct Handed {
     pub socket: std::net::UdpSocket,
     /// The address that it is connected to.
     pub remote: SocketAddr,
-    /// What came and was not taken yet.
+    /// Datagrams that were received and not taken yet.
     pub received: Received,
     /// Counts it at its endpoint.
     pub active: Active,
@@ -81,7 +83,7 @@ pub struct SessionEntry<H = Handed> {
     token: Token,
     number: u64,
     claims: mpsc::Receiver<Claim<H>>,
-    /// Whose it is.
+    /// The owner.
     owner: String,
     /// How often it was taken over.
     pub times: u32,
@@ -114,7 +116,7 @@ impl<H> Resumable<H> {
         self.enter_after(token, destination, times, 0)
     }
 
-    /// The same of a session whose last claim had this number.
+    /// The same, for a session with a last claim of this number.
     pub fn enter_after(
         self: &Arc<Self>,
         token: Token,
@@ -163,7 +165,7 @@ impl<H> Resumable<H> {
         self.claim_by(token, destination, None).await
     }
 
-    /// The same, where each claim has a number above those before: what was seen of one is of no use to others.
+    /// The same, with a number above those of earlier claims: an observed claim cannot be replayed.
     pub async fn claim_next(
         &self,
         token: &Token,
@@ -182,7 +184,7 @@ impl<H> Resumable<H> {
         let (claim, handed) = oneshot::channel();
         {
             let mut sessions = self.sessions.lock();
-            // It stays there until it is handed over: its claimant may be gone before.
+            // The entry stays until it is handed over: its claimant may be gone before.
             let entry = sessions
                 .get_mut(token)
                 .filter(|entry| entry.destination == *destination)?;
@@ -200,7 +202,7 @@ impl<H> Resumable<H> {
 }
 
 impl<H> SessionEntry<H> {
-    /// The same, whose waiting is counted to this owner: not every destination says which source it is of.
+    /// The same, with the wait counted to this owner: not every destination names its source.
     #[must_use]
     pub fn owned_by(mut self, owner: &Owner) -> Self {
         self.owner = owner.to_string();
@@ -224,7 +226,7 @@ impl<H> SessionEntry<H> {
         }
     }
 
-    /// A permit to wait, if there is one: no user has more than half of what others leave.
+    /// A permit to wait, if there is one: no user has more than half of those that others leave.
     pub fn wait(&self) -> Option<Waiting<H>> {
         let mut waiting = self.resumable.waiting.lock();
         let joined = waiting

@@ -26,7 +26,8 @@ pub async fn carry(
     (source, sink): (&mut Source, &Sink),
     listens: bool,
 ) -> Result<&'static str, Broken> {
-    // What QUIC datagrams are too small for goes as capsules, so that every tunnel carries IPv6.
+    // Packets that are too large for QUIC datagrams go as capsules, so that every tunnel carries
+    // IPv6.
     let mut limits = Limits::new(MIN_MTU_V6);
     limits.lead(Side::Client, sink, listens);
     let limits = limits;
@@ -62,7 +63,7 @@ pub async fn carry(
     }
 }
 
-/// Takes what still comes on a stream that another one has replaced, until it ends or breaks.
+/// Drains a stream that another one has replaced, until it ends or breaks.
 pub async fn take(exchange: &Exchange, tunnel: Arc<TunTunnel>, source: &mut Source, peer: Side) {
     let limits = Limits::new(MIN_MTU_V6);
     let stop = Stop::default();
@@ -83,7 +84,7 @@ pub async fn take(exchange: &Exchange, tunnel: Arc<TunTunnel>, source: &mut Sour
 }
 
 impl TunTunnel {
-    /// Follows what its path carries, until its device ends it; the reason for that.
+    /// Follows the MTU of its path, until its device ends the tunnel; returns the reason.
     pub(super) async fn keep(&self, carries: impl Fn() -> usize) -> &'static str {
         tokio::select! {
             never = self.look(carries) => match never {},

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::tunnel_owner::TunnelOwner;
 
-/// Hosts of which a group remembers through which tunnel they were last sent something. When it has as many, it forgets all: what they
-/// send takes any tunnel of the group until they are sent something again.
+/// Hosts for which a group remembers the tunnel of the last packet to them. When it is full, it
+/// forgets all: their packets take any tunnel of the group until they are sent one again.
 #[doc(alias = "bound")]
 const MOST_HOSTS: usize = 16_384;
 
@@ -33,7 +33,7 @@ struct GroupMember<E> {
     end: Arc<E>,
 }
 
-/// Whose tunnels are a group.
+/// The owner of a group of tunnels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct GroupKey {
     identity: String,

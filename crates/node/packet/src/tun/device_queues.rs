@@ -1,8 +1,9 @@
 //! The queues of a device: each is read by one worker, and a flow stays in one of them.
 //!
-//! The kernel gives a packet to the queue into which the answers of its flow were written last, and chooses by a hash of its own where there were
-//! none. So what is written goes where its flow is read: else the kernel would move the flow, and packets that wait in the old queue would be
-//! overtaken.
+//! The kernel gives a packet to the queue into which the answers of its flow were written last, and
+//! chooses by a hash of its own without any. So packets are written to the queue where their flow
+//! is read: otherwise the kernel would move the flow, and packets that wait in the old queue would
+//! be overtaken.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -14,7 +15,8 @@ use hermes_net::tun::{HEADER_BYTES, TunPort, TunQueue, TunWriter};
 use hermes_proto::ip::{IpFlow, Packet};
 use parking_lot::Mutex;
 
-/// Flows of which a device with several queues remembers where they are read, two bytes each. Those that share an entry may change their queue.
+/// Flows for which a device with several queues remembers the reading queue, two bytes each. Those
+/// that share an entry may change their queue.
 #[doc(alias = "bound")]
 const FLOW_ENTRIES: usize = 32_768;
 
@@ -22,7 +24,7 @@ const FLOW_ENTRIES: usize = 32_768;
 #[derive(Debug)]
 pub(super) struct DeviceQueues {
     writers: Vec<TunWriter>,
-    /// Those that no worker reads yet.
+    /// Queues that no worker reads yet.
     unread: Mutex<Vec<ReadQueue<TunQueue>>>,
     /// How many packets came out of each.
     packets: Vec<AtomicU64>,
@@ -44,7 +46,7 @@ pub struct ClaimedQueue {
 }
 
 impl DeviceQueues {
-    /// Those of a new device.
+    /// The queues of a new device.
     pub(super) fn new(queues: Vec<TunQueue>) -> Self {
         let count = queues.len();
         let writers = queues.iter().map(TunQueue::writer).collect();
@@ -96,7 +98,7 @@ impl DeviceQueues {
 #[derive(Debug)]
 struct QueueOfFlows {
     queues: usize,
-    /// By hash: one more than the number of the queue; 0: none yet.
+    /// By hash: one more than the number of the queue; 0 for none yet.
     entries: Vec<AtomicU16>,
     hasher: RandomState,
 }
@@ -141,7 +143,7 @@ impl QueueOfFlows {
         }
         let hash = self.hash(flow);
         match self.entries[hash % FLOW_ENTRIES].load(Ordering::Relaxed) {
-            // It is read there from now on.
+            // Without an answer, the queue follows from the hash.
             0 => hash / FLOW_ENTRIES % self.queues,
             noted => usize::from(noted) - 1,
         }

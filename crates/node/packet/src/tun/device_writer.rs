@@ -1,4 +1,5 @@
-//! What writing packets of a tunnel into a device, or into the tunnel of another client, needs, and what becomes of those that do not pass.
+//! The state for writing packets of a tunnel into a device, or into the tunnel of another client,
+//! and the fates of those that do not pass.
 
 use hermes_ip::offload::Coalescer;
 use hermes_ip::{MtuProbe, Rejection, Verdict};
@@ -24,7 +25,7 @@ impl Unsent {
     }
 }
 
-/// What writing into the device needs.
+/// The state for writing into the device.
 #[derive(Default)]
 pub(super) struct Writer {
     pub(super) coalescer: Coalescer,
@@ -32,11 +33,11 @@ pub(super) struct Writer {
     /// A packet that is translated.
     pub(super) translated: Vec<u8>,
     pub(super) from_client: FromClient,
-    /// What goes to another machine.
+    /// Packets to another machine.
     pub(super) sealed: SealedRun,
-    /// What becomes of the packets of a batch; none of those that the probe takes.
+    /// The verdicts on the packets of a batch; `None` for answers to the probe.
     pub(super) verdicts: Vec<Option<Verdict>>,
-    /// What finds out whether the tunnel carries IPv6.
+    /// Finds out whether the tunnel carries IPv6.
     pub(super) probe: Option<MtuProbe>,
 }
 

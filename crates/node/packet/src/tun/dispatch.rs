@@ -126,7 +126,7 @@ impl TunHub {
         crowded
     }
 
-    /// The tunnel of a packet. One that has none, or is for a name, is dealt with here.
+    /// The tunnel of a packet. A packet without one, or for a name, is handled here.
     fn end_for<'a>(
         &self,
         led: &'a LedPacket,
@@ -148,8 +148,8 @@ impl TunHub {
         None
     }
 
-    /// Whether a device waits for a tunnel that is crowded. Many tunnels do not wait for one of them: what it does not take is lost, as
-    /// on any link.
+    /// Whether a device waits for a tunnel that is crowded. Many tunnels do not wait for one of
+    /// them: a packet without room is lost, as on any link.
     fn waits(&self) -> bool {
         matches!(&self.service, TunService::Client(client) if client.shared.is_none())
     }

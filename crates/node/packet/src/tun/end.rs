@@ -45,36 +45,36 @@ pub struct TunTunnel {
     pub(super) end: Arc<TunEnd>,
 }
 
-/// What both tasks of a tunnel, and the one that reads the device, share.
+/// The state shared by both tasks of a tunnel, and the one that reads the device.
 pub(super) struct TunEnd {
     pub(super) number: u64,
-    /// Whose it is.
+    /// The owner.
     owner: GroupedOwner,
     /// A new tunnel of the same client took its place.
     pub(super) replaced: Notify,
-    /// What ends its packets in user space, if the device of its hub does not take them.
+    /// The stack that ends its packets in user space, if the device of its hub does not take them.
     pub(super) stack: Option<Arc<FlowStack>>,
     pub(super) session: Mutex<IpSession>,
-    /// What the pool gave, where there is one.
+    /// The lease, if there is a pool.
     pub(super) lease: Mutex<Option<Lease>>,
     pub(super) inbox: Inbox,
     pub(super) writer: Mutex<Writer>,
-    /// Who the hosts behind the device are, for rules.
+    /// The side of the hosts behind the device, for rules.
     pub(super) device_side: OpenedBy,
-    /// The policy on its packets, where there is one, and what they never reach.
+    /// The policy on its packets, if there is one, and the destinations that they never reach.
     gate: Mutex<TunnelGate>,
     /// It, or all of its device's, are to end.
     closed: CancellationToken,
     pub(super) outcome: TunnelOutcome,
 }
 
-/// Whose a tunnel is, and with which others it shares a lease.
+/// The owner of a tunnel, and the group that shares its lease.
 #[derive(Debug)]
 struct GroupedOwner {
     owner: TunnelOwner,
     group: OnceLock<Arc<DeviceGroup<TunEnd>>>,
     opened: Instant,
-    /// It has what it asked for.
+    /// The client has what it asked for.
     is_content: AtomicBool,
 }
 
@@ -104,7 +104,7 @@ impl TunTunnel {
     /// A tunnel of a listener's device that is asked for, which the device has when it is accepted.
     ///
     /// # Errors
-    /// The pool has no address for it: none of a listener's has one.
+    /// The pool has no address for it; a listener's tunnel needs none.
     pub fn asked(hub: &Arc<TunHub>, owner: &TunnelOwner) -> Result<Self, PoolError> {
         Self::new(hub, owner, &PacketScope::any())
     }
@@ -178,7 +178,7 @@ impl TunTunnel {
         self.begin(scope);
     }
 
-    /// Says what this end has to say first.
+    /// Queues the first capsules of this end.
     fn begin(&self, scope: &PacketScope) {
         self.offer();
         match &self.hub.service {
@@ -197,7 +197,7 @@ impl TunTunnel {
                         .with_session(|session| session.request(&client.addresses));
                 }
                 client.wanted.lock().begin();
-                // What may enter it, the session's filter says.
+                // The session's filter decides which packets may enter it.
                 self.hub
                     .lead(self.end.number, &[IpPrefix::ALL_V4, IpPrefix::ALL_V6]);
             }
@@ -224,12 +224,12 @@ impl TunTunnel {
         self.end.replaced.notified().await;
     }
 
-    /// Another stream leads to its client now, which is told once more what it was told last.
+    /// Another stream leads to its client now, which is sent the last state once more.
     pub fn resumed(&self) {
         self.end.with_session(IpSession::repeat);
     }
 
-    /// The policy on its packets from now on; `None`: there is none.
+    /// The policy on its packets from now on; `None` for no policy.
     ///
     /// Flows go on that both follow.
     pub fn set_gate(&self, gate: Option<PacketGate>) {
@@ -240,12 +240,12 @@ impl TunTunnel {
         }
         let before = std::mem::replace(&mut current.packets, gate);
         drop(current);
-        // What it still has to tell need no packet wait for.
+        // Packets need not wait for the reports of the old gate.
         drop(before);
     }
 
-    /// What is known of the machine that has its device, from now on: its packets reach that only where they may. `seed` is a number that
-    /// peers do not know.
+    /// Sets the view of the device's machine: its packets reach that only where it is allowed.
+    /// `seed` is a number that peers do not know.
     pub fn set_machine(&self, machine: Box<dyn OwnMachine>, seed: u64) {
         let own = self.hub.settings().addresses.iter().map(IpNet::addr);
         let device = self.hub.device.is_of_kernel().then(|| own.collect());
@@ -285,13 +285,13 @@ impl TunTunnel {
         self.end.outcome.reason()
     }
 
-    /// It was asked for, and is about to be open.
+    /// The tunnel was requested, and is about to be open.
     pub(super) fn handle_accepted(&self) {
         self.enter(&PacketScope::any());
         self.end.outcome.accept();
     }
 
-    /// What ends its packets in user space, if the kernel does not.
+    /// The stack that ends its packets in user space, if the kernel does not.
     pub fn stack(&self) -> Option<&Arc<FlowStack>> {
         self.end.stack.as_ref()
     }
@@ -358,7 +358,7 @@ impl TunTunnel {
         Ok(())
     }
 
-    /// Decides about what the tunnel assigned: what may be used of it, and all of it.
+    /// Decides about the tunnel's addresses, given the usable ones and all of them.
     ///
     /// # Errors
     /// The device refuses all of it.
@@ -411,7 +411,7 @@ impl TunTunnel {
         }
     }
 
-    /// Gives the device what the tunnel assigns.
+    /// Gives the device the tunnel's addresses.
     fn adopt(&self, taken: &[IpPrefix]) {
         let nets = taken
             .iter()
@@ -426,7 +426,7 @@ impl TunTunnel {
         self.hub.lead_again();
     }
 
-    /// Follows what was decided about the addresses of one of several tunnels.
+    /// Follows a decision about the addresses of one of several tunnels.
     ///
     /// # Errors
     /// The tunnel is refused; why.
@@ -451,7 +451,7 @@ impl TunTunnel {
         Ok(())
     }
 
-    /// What the tunnel carries from now on, in bytes.
+    /// Sets the tunnel's MTU, in bytes.
     pub(super) fn set_mtu(&self, bytes: usize) {
         let bytes = match self.hub.device.remote() {
             // Both directions of a connection end there: neither is to have longer segments.
@@ -483,7 +483,7 @@ impl TunTunnel {
         }
     }
 
-    /// The longest packets that a stack is to send: what its tunnel carries, or the narrowest of several.
+    /// The longest packets that a stack is to send: the MTU of its tunnel, or the least of several.
     fn stack_mtu(&self, bytes: usize) -> usize {
         let configured = self.hub.settings().mtu as usize;
         let least = match self.hub.is_split() {
@@ -544,9 +544,9 @@ impl TunEnd {
         self.owner.group.get()
     }
 
-    /// It is one of these.
+    /// The tunnel belongs to this group.
     pub(super) fn set_group(&self, group: Arc<DeviceGroup<TunEnd>>) {
-        // It joins one, once.
+        // A tunnel joins one group, once.
         let _ = self.owner.group.set(group);
     }
 
@@ -561,7 +561,7 @@ impl TunEnd {
         is_content || self.owner.opened.elapsed() >= SETTLING
     }
 
-    /// Has the session do something. What packets meet from then on, and what is to be sent of it, follows from that.
+    /// Has the session act, and updates the filter and the outgoing capsules.
     pub(super) fn with_session<T>(&self, act: impl FnOnce(&mut IpSession) -> T) -> T {
         let mut session = self.session.lock();
         let result = act(&mut session);
@@ -570,7 +570,7 @@ impl TunEnd {
         result
     }
 
-    /// What every packet of it has to pass.
+    /// The gate that every packet of it has to pass.
     pub(super) fn gate(&self) -> MutexGuard<'_, TunnelGate> {
         self.gate.lock()
     }
@@ -593,7 +593,7 @@ impl TunEnd {
         self.session.lock().mtu().bytes()
     }
 
-    /// What is to be seen of it, where it is a client's.
+    /// Its status, if it is a client's.
     pub(super) fn client(&self) -> ClientTunnel {
         let lease = self.lease.lock().clone();
         let addresses = lease.iter().flat_map(|lease| [lease.v4, lease.v6]);

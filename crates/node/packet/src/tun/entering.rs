@@ -65,7 +65,8 @@ impl TunEnd {
         })
     }
 
-    /// Takes a packet that came out of the tunnel of another client; `longest` is what it is cut into.
+    /// Takes a packet that came out of the tunnel of another client; `longest` is the length of its
+    /// longest segment.
     pub(super) fn take_of_client(
         &self,
         hub: &TunHub,
@@ -149,7 +150,7 @@ impl EnteringPackets<'_> {
     /// Tells a host behind the device something about a packet that it sent.
     fn answer(&self, answer: &[u8]) {
         let mut answer = answer.to_vec();
-        // It is about the packet as it was translated.
+        // The answer is about the packet as it was translated.
         self.inbox.translations.arrive(&mut answer, true);
         self.end.tell_device(self.hub, &answer);
     }

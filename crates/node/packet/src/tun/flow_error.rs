@@ -9,7 +9,7 @@ use hermes_stack::OpenError;
 /// Why nothing was opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FlowError {
-    /// It is a device, or that is gone.
+    /// The hub has a device, or is gone.
     #[error("there is no stack to send from")]
     NoStack,
     /// The tunnel is not there, or has assigned no address of this family.

@@ -12,7 +12,7 @@ use hermes_rules::packets::OpenedBy;
 #[doc(alias = "bound")]
 const ENDED_AT_ONCE: usize = 4;
 
-/// What is known of a flow when it begins.
+/// The facts of a flow when it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowMark {
     /// Which side of the tunnel sent its first packet.
@@ -23,7 +23,7 @@ pub struct FlowMark {
     pub is_allowed: bool,
 }
 
-/// Who is told of flows.
+/// Receives the events of flows.
 pub trait FlowWatcher: Send {
     /// One begins.
     fn began(&mut self, is_allowed: bool);
@@ -32,7 +32,7 @@ pub trait FlowWatcher: Send {
     fn ended(&mut self, flow: EndedFlow<FlowMark>, now: Instant);
 }
 
-/// The flows of one tunnel. Those that are open when it is dropped have ended.
+/// The flows of one tunnel. Open ones end when it is dropped.
 pub struct FlowLedger {
     table: FlowTable<FlowMark>,
     watcher: Box<dyn FlowWatcher>,

@@ -6,31 +6,31 @@ use hermes_ip::FlowCache;
 use hermes_proto::ip::{Fragment, IpFlow, Packet, quoted_flow};
 use hermes_rules::packets::OpenedBy;
 
-/// Flows of one tunnel and one side whose verdicts are remembered: some 300 KB, taken with the first.
+/// Remembered verdicts on flows of one tunnel and one side: some 300 KB, allocated with the first.
 #[doc(alias = "bound")]
 const FLOWS: usize = 4_096;
 
-/// What a policy is asked: may this side open this flow?
+/// The question to a policy: may this side open this flow?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowQuestion {
     /// The flow, from the side that opens it.
     pub flow: IpFlow,
-    /// Who that is.
+    /// The side.
     pub opened_by: OpenedBy,
 }
 
-/// What a policy says.
+/// The answer of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlowAnswer {
-    /// It may.
+    /// Allowed.
     Allowed,
-    /// It may not, for this reason.
+    /// Denied, for this reason.
     Denied(String),
     /// The policy was not asked, for this reason: it may not now, and the next packet asks again.
     NotAsked(String),
 }
 
-/// A policy, and what it has said of the flows of one tunnel.
+/// A policy, and its answers about the flows of one tunnel.
 pub struct FlowPolicy {
     by_client: FlowCache<bool>,
     by_target: FlowCache<bool>,
@@ -62,7 +62,7 @@ impl FlowPolicy {
         packet: &Packet<'_>,
         sender: OpenedBy,
     ) -> Result<(), Option<String>> {
-        // Nothing comes of a later fragment whose first one did not pass.
+        // A later fragment is useless without the first one, which was judged.
         if packet.fragment() == Fragment::Later {
             return Ok(());
         }
@@ -84,7 +84,8 @@ impl FlowPolicy {
             }
             OpenedBy::Target => {
                 if may_answer && self.by_target.known(&flow) != Some(true) {
-                    // Most are answers, also to what was opened before there was anyone to remember it.
+                    // Most packets are answers, also in flows that were opened before this gate
+                    // existed.
                     let is_answer = self.opens(&answered, OpenedBy::Client).is_ok();
                     if is_answer {
                         return Ok(());
@@ -162,7 +163,8 @@ mod tests {
     const SYN: u8 = 0x02;
     const ACK: u8 = 0x10;
 
-    /// A policy that lets clients open port 443, and hosts port 5000; and what it was asked.
+    /// A policy that lets clients open port 443, and hosts port 5000; and the questions it was
+    /// asked.
     fn policy() -> (FlowPolicy, Arc<Mutex<Vec<FlowQuestion>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let noted = asked.clone();

@@ -1,4 +1,5 @@
-//! What ends the packets of tunnels in user space: [a stack](hermes_stack::Stack), and who waits for its flows.
+//! Ends the packets of tunnels in user space: [a stack](hermes_stack::Stack), and the tasks that
+//! wait for its flows.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -43,7 +44,8 @@ const CONNECTION: usize = 36 << 10;
 #[doc(alias = "bound")]
 const PORTS: usize = 16 << 10;
 
-/// Bytes of each of the two buffers of connections whose owner has little room, from more to less.
+/// Bytes of each of the two buffers of connections when their owner has little room, from more to
+/// less.
 #[doc(alias = "bound")]
 const SMALLER_BUFFERS: [usize; 2] = [16 << 10, 4 << 10];
 
@@ -52,7 +54,8 @@ const ROOM_FOR: usize = 8;
 
 /// A stack, and who waits for its flows.
 ///
-/// No task stands behind it: the caller of a method tells others what has happened by that. Only what is due needs [one](Self::keep_time).
+/// It has no task of its own: the caller of a method wakes the others. Only timers need [a
+/// task](Self::keep_time).
 pub struct FlowStack {
     state: Mutex<FlowState>,
     /// Flows wait to be taken.
@@ -64,7 +67,7 @@ pub struct FlowStack {
     bounds: Bounds,
     echo: EchoHandling,
     buffer: usize,
-    /// Who is charged for flows that clients open.
+    /// The account for flows that clients open.
     account: OnceLock<OwnerAccount>,
     turns: OnceLock<PacketTurns>,
 }
@@ -92,7 +95,7 @@ struct FlowState {
     is_closed: bool,
 }
 
-/// What a flow is charged for.
+/// The charge for a flow.
 struct FlowCharge {
     kind: FlowKind,
     charge: Charge,
@@ -108,9 +111,9 @@ enum FlowKind {
 pub struct AskedFlow {
     /// Its address and port, in the tunnel.
     pub client: SocketAddr,
-    /// What it is for.
+    /// The target.
     pub target: SocketAddr,
-    /// What carries it.
+    /// The carrier.
     pub carrier: FlowCarrier,
 }
 
@@ -121,11 +124,11 @@ pub struct AskedEcho {
     pub echo: EchoId,
     /// The host.
     pub target: IpAddr,
-    /// What is to come back.
+    /// The content for the answer.
     pub content: Bytes,
 }
 
-/// What carries a flow.
+/// The carrier of a flow.
 pub enum FlowCarrier {
     /// A connection, which waits for an answer.
     Tcp(TcpFlow),
@@ -133,7 +136,7 @@ pub enum FlowCarrier {
     Udp(Arc<Session>),
 }
 
-/// What is to be done without the lock.
+/// Effects that are carried out without the lock.
 #[derive(Default)]
 struct Effects {
     taker: Option<Waker>,
@@ -167,7 +170,7 @@ impl Effects {
 }
 
 impl FlowStack {
-    /// Without flows. `bounds` is what is kept of a client's datagrams until a route says otherwise.
+    /// Without flows. `bounds` are those of a client's datagrams until a route sets others.
     pub fn new(settings: StackSettings, bounds: Bounds) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(FlowState {
@@ -195,7 +198,7 @@ impl FlowStack {
     /// Each batch of packets that comes out of the tunnel takes a turn of this user's from now on: the packets of another tunnel of the same
     /// user wait meanwhile, and not those of other users.
     pub fn set_turns(&self, turns: Turns, asker: Asker) {
-        // It is set once, before the first packet.
+        // Set once, before the first packet.
         let _ = self.turns.set(PacketTurns { turns, asker });
     }
 
@@ -207,7 +210,7 @@ impl FlowStack {
 
     /// Flows that clients open from now on are charged to this account.
     pub fn set_account(&self, account: OwnerAccount) {
-        // It is set once, before the first packet.
+        // Set once, before the first packet.
         let _ = self.account.set(account);
     }
 
@@ -234,7 +237,7 @@ impl FlowStack {
         }
     }
 
-    /// Has the stack do something, and tells those whom that concerns.
+    /// Has the stack act, and wakes the waiting tasks.
     pub(super) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut Stack, Instant) -> T) -> T {
         let mut state = self.state.lock();
         let result = act(&mut state.stack, Instant::now());
@@ -290,7 +293,7 @@ impl FlowStack {
     /// Waits for packets that it sends, and takes some. One task at a time waits.
     pub(super) async fn next_transmits(self: &Arc<Self>) -> Vec<Vec<u8>> {
         poll_fn(|cx| {
-            // Who has packets meanwhile wakes this task, or finds that there are some already.
+            // A sender of packets meanwhile wakes this task, or this finds them already.
             self.wake(cx.waker());
             match self.transmits() {
                 packets if packets.is_empty() => Poll::Pending,
@@ -322,7 +325,7 @@ impl FlowStack {
         }
     }
 
-    /// Tells a client what `target` has answered to the echo with this number.
+    /// Tells a client the answer of `target` to the echo with this number.
     pub fn answer_echo(self: &Arc<Self>, number: u16, target: IpAddr, content: &[u8]) {
         self.with(|stack, now| stack.answer_echo(number, target, content, now));
     }
@@ -342,7 +345,7 @@ impl FlowStack {
         self.echo == EchoHandling::Ask
     }
 
-    /// Does what is due, for as long as it is awaited.
+    /// Handles timers, for as long as it is awaited.
     pub async fn keep_time(self: &Arc<Self>) -> Infallible {
         loop {
             let due = {
@@ -386,8 +389,8 @@ impl FlowStack {
         drop(asked);
     }
 
-    /// Opens a connection from an address that a tunnel has assigned. It is charged to the owner of the exchange that it is for, who
-    /// leaves as many connections to others as it has.
+    /// Opens a connection from an address that a tunnel has assigned. It is charged to the owner of
+    /// its exchange, who leaves as many connections to others as it has.
     pub(super) fn open_tcp(
         self: &Arc<Self>,
         from: IpAddr,
@@ -413,8 +416,8 @@ impl FlowStack {
         Ok(TcpFlow::new(self.clone(), flow, progress))
     }
 
-    /// Opens a pair of ports from an address that a tunnel has assigned, as [`Self::open_tcp`]. What the session has is what the target
-    /// sent.
+    /// Opens a pair of ports from an address that a tunnel has assigned, as [`Self::open_tcp`]. The
+    /// session's datagrams are those of the target.
     pub(super) fn open_udp(
         self: &Arc<Self>,
         from: IpAddr,
@@ -438,7 +441,7 @@ impl FlowStack {
         Ok(session)
     }
 
-    /// No one waits for a flow any more.
+    /// A flow is not waited for any more.
     pub(super) fn release(self: &Arc<Self>, flow: FlowId) {
         {
             let mut state = self.state.lock();
@@ -448,7 +451,7 @@ impl FlowStack {
         self.with(|stack, now| stack.release(flow, now));
     }
 
-    /// Goes through what happened.
+    /// Handles the events.
     fn settle(self: &Arc<Self>, state: &mut FlowState) -> Effects {
         let mut effects = Effects::default();
         while let Some(event) = state.stack.poll_event() {
@@ -542,7 +545,7 @@ impl FlowStack {
                     content,
                 },
             ),
-            // No one takes it any more.
+            // The flow is not taken by anyone any more.
             StackEvent::TcpAsked { flow, .. } | StackEvent::UdpAsked { flow, .. } => {
                 state.stack.release(flow, Instant::now());
             }

@@ -1,5 +1,5 @@
-//! What stands at the end of a tunnel for its packets: rules are asked about the first packet of a flow, and what they say holds for the
-//! others; and flows are counted.
+//! The gate at the end of a tunnel: rules are asked about the first packet of a flow, and their
+//! answer holds for the others; and flows are counted.
 
 use std::fmt;
 use std::time::Instant;
@@ -12,21 +12,21 @@ use hermes_rules::packets::{OpenedBy, PacketDecision, PacketPolicy, PacketRule};
 use super::flow_ledger::{FlowLedger, FlowMark};
 use super::flow_policy::FlowPolicy;
 
-/// What a flow is marked with that the policy about flows denies.
+/// The mark of a flow that the policy about flows denies.
 const POLICY: &str = "rego";
 
-/// What a flow is marked with that would reach the machine of a device, or the clients of another device.
+/// The mark of a flow that would reach the machine of a device, or the clients of another device.
 const MACHINE: &str = "machine";
 
-/// Flows of one tunnel whose verdicts are remembered: some 300 KB, taken with the first.
+/// Remembered verdicts on flows of one tunnel: some 300 KB, allocated with the first.
 #[doc(alias = "bound")]
 const FLOWS: usize = 4_096;
 
-/// What the rules on packets say about one tunnel, and what its flows are.
+/// The rules on packets for one tunnel, and its flows.
 #[derive(Debug, Default)]
 pub struct PacketGate {
     rules: Option<GateRules>,
-    /// What is asked about flows that rules allow.
+    /// The policy about flows that rules allow.
     policy: Option<FlowPolicy>,
     flows: Option<FlowLedger>,
 }
@@ -46,11 +46,11 @@ pub struct DeniedPacket<'a> {
     pub packet: Packet<'a>,
     /// Which side sent it.
     pub sender: OpenedBy,
-    /// What denies it.
+    /// The denier.
     pub by: PacketDenier<'a>,
 }
 
-/// What denies a packet.
+/// The reason why a packet is denied.
 #[derive(Debug, Clone, Copy)]
 pub enum PacketDenier<'a> {
     /// A rule.
@@ -118,7 +118,8 @@ impl GateRules {
             decision
         };
 
-        // What their flows were judged by says nothing about these: an answer may pass where a connection may not be opened.
+        // The verdict on their flow does not apply to these: an answer may pass where a connection
+        // may not be opened.
         let is_alone = packet.opens_tcp() || packet.is_icmp_error();
         if is_alone || packet.fragment() == Fragment::Later {
             return decide();
@@ -163,7 +164,8 @@ impl PacketGate {
         }
     }
 
-    /// Whether a packet may pass, which no rule lets pass unless it `reaches` a destination outside. What cannot be read may not.
+    /// Whether a packet may pass; no rule lets it pass unless it `reaches` a destination outside.
+    /// An unreadable packet may not.
     pub(super) fn passes(
         &mut self,
         arrived: ArrivedPacket<'_>,

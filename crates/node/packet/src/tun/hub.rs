@@ -34,14 +34,14 @@ use super::wireguard_ports::WireguardPorts;
 #[doc(alias = "bound")]
 const SHOWN: usize = 1000;
 
-/// A device, what it is for, and where each destination is.
+/// A device, its service, and the routes to its tunnels.
 #[derive(Debug)]
 pub struct TunHub {
     pub(super) service: TunService,
     pub(super) device: HubDevice,
     settings: TunSettings,
     pub(super) table: RwLock<Table>,
-    /// What the kernel leads to the device.
+    /// The prefixes that the kernel routes to the device.
     led: Mutex<Vec<IpNet>>,
     next: AtomicU64,
     /// How often it says that there is no tunnel.
@@ -49,7 +49,7 @@ pub struct TunHub {
     closed: CancellationToken,
 }
 
-/// What is to be seen of a device.
+/// The status of a device.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceView {
     /// Its name.
@@ -66,11 +66,13 @@ pub struct DeviceView {
     pub super_packets: usize,
     /// How many flows of their packets are open, where they are followed.
     pub flows: usize,
-    /// The longest packets that all of its tunnels carry, in bytes, by what is known of their paths; none without a tunnel.
+    /// The longest packets that all of its tunnels carry, in bytes, as far as their paths are
+    /// known; `None` without a tunnel.
     pub carries: Option<usize>,
-    /// Whether all tunnels of a listener's device carry the 1,280 bytes that IPv6 needs; none without an address of IPv6.
+    /// Whether all tunnels of a listener's device carry the 1,280 bytes that IPv6 needs; `None`
+    /// without an IPv6 address.
     pub ipv6: Option<Ipv6Proof>,
-    /// Whether what comes from it leaves this machine with the addresses of the machine.
+    /// Whether its packets leave this machine with the addresses of the machine.
     pub masquerades: bool,
     /// Its addresses that are others in a tunnel.
     pub translated: Vec<TranslatedAddress>,
@@ -82,14 +84,14 @@ pub struct DeviceView {
     pub clients: Vec<ClientTunnel>,
 }
 
-/// What is to be seen of a client's tunnel.
+/// The status of a client's tunnel.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClientTunnel {
-    /// Whose it is: the user, or where it comes from.
+    /// The owner: the user, or the source.
     pub user: String,
     /// The addresses that it has.
     pub addresses: Vec<String>,
-    /// The longest packets that its path carries, in bytes, by what is known of that.
+    /// The longest packets that its path carries, in bytes, as far as that is known.
     pub carries: usize,
     /// Connections that are open where its packets end in this process.
     pub connections: Option<usize>,
@@ -123,8 +125,9 @@ impl TunHub {
         Ok(Self::with(device, settings, service))
     }
 
-    /// No device, but a stack for each tunnel, which ends its packets in user space; or one, which [sends](TunHub::open_tcp) those of what is
-    /// opened here. Of `settings`, the name, the addresses and the MTU count.
+    /// No device, but a stack for each tunnel, which ends its packets in user space; or one, which
+    /// [sends](TunHub::open_tcp) packets of connections that are opened here. Of `settings`, the
+    /// name, the addresses and the MTU count.
     pub fn in_user_space(
         settings: TunSettings,
         service: TunService,
@@ -171,12 +174,12 @@ impl TunHub {
         })
     }
 
-    /// What the device was to be.
+    /// The settings of the device.
     pub fn settings(&self) -> &TunSettings {
         &self.settings
     }
 
-    /// What it is for.
+    /// Its service.
     pub fn service(&self) -> &TunService {
         &self.service
     }
@@ -225,13 +228,13 @@ impl TunHub {
         self.table.read().ends.len()
     }
 
-    /// The longest packets that all of its tunnels carry, in bytes; none without a tunnel.
+    /// The longest packets that all of its tunnels carry, in bytes; `None` without a tunnel.
     pub(super) fn carries(&self) -> Option<usize> {
         let table = self.table.read();
         table.ends.values().map(|end| end.carries()).min()
     }
 
-    /// What is to be seen of it now.
+    /// Its current status.
     pub fn view(&self) -> DeviceView {
         let ends: Vec<Arc<TunEnd>> = self.table.read().ends.values().cloned().collect();
         let carries = self.carries();
@@ -260,7 +263,7 @@ impl TunHub {
         }
     }
 
-    /// The tunnels of clients, by whose they are.
+    /// The tunnels of clients, by owner.
     fn clients(&self, ends: &[Arc<TunEnd>]) -> Vec<ClientTunnel> {
         if matches!(self.service, TunService::Client(_)) {
             return Vec::new();
@@ -271,8 +274,8 @@ impl TunHub {
         clients
     }
 
-    /// Splits the packets of a client's device between these tunnels from now on, and has the kernel lead them here. What is not changed is
-    /// not touched.
+    /// Splits the packets of a client's device between these tunnels from now on, and routes their
+    /// prefixes to it. Unchanged prefixes are not touched.
     ///
     /// # Errors
     /// A prefix is there twice, or the kernel does not take a route: then that one is missing.
@@ -327,7 +330,8 @@ impl TunHub {
         self.device.answer(&question.answer(message));
     }
 
-    /// Gives the kernel, or the other machine, what names send, for as long as it is awaited.
+    /// Passes the packets of names to the kernel, or the other machine, for as long as it is
+    /// awaited.
     pub async fn carry_names(&self) -> Infallible {
         let Some(names) = self.names() else {
             return std::future::pending().await;
@@ -344,7 +348,7 @@ impl TunHub {
         matches!(&self.service, TunService::Client(client) if client.shared.is_some())
     }
 
-    /// What each of several tunnels takes.
+    /// The prefixes of each of several tunnels.
     pub fn split(&self) -> Vec<SplitPrefixes> {
         let table = self.table.read();
         table
@@ -355,7 +359,8 @@ impl TunHub {
             .collect()
     }
 
-    /// Has the kernel lead here what it is to: it takes routes away with the address that they were for.
+    /// Reinstalls the device's routes: the kernel removes routes with the address that they were
+    /// for.
     pub(super) fn lead_again(&self) {
         for net in &*self.led.lock() {
             if let Err(error) = self.device.add_route(*net) {
@@ -428,7 +433,8 @@ impl TunHub {
         }
     }
 
-    /// What has the destination of a packet that came out of a tunnel, by this table: the kernel, or another tunnel.
+    /// The next hop of a packet that came out of a tunnel, by this table: the kernel, or another
+    /// tunnel.
     pub(super) fn next_hop(&self, table: &Table, from: u64, destination: IpAddr) -> NextHop<u64> {
         match self.service {
             // The other ends of its tunnels are where packets come from.

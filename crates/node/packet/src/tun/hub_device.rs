@@ -1,5 +1,5 @@
-//! What is behind the tunnels of a hub: a TUN device of the kernel, a stack in user space, which needs no right to make one, or a device on
-//! another machine.
+//! The device behind the tunnels of a hub: a TUN device of the kernel, a stack in user space, which
+//! needs no privilege, or a device on another machine.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -20,7 +20,7 @@ use super::remote_device::{RemoteDevice, RemoteView};
 use super::sealed_run::SealedRun;
 use crate::Bounds;
 
-/// What is behind the tunnels of a hub.
+/// The device behind the tunnels of a hub.
 #[derive(Debug)]
 pub(super) enum HubDevice {
     /// A device of the kernel.
@@ -43,11 +43,11 @@ pub(super) struct KernelDevice {
 pub(super) struct StackDevice {
     name: String,
     settings: StackDeviceSettings,
-    /// That of a listener.
+    /// The stack of a listener.
     own: Option<Arc<FlowStack>>,
     /// Addresses were assigned.
     assigned: Notify,
-    /// Those of the configuration, or what tunnels have assigned.
+    /// Addresses of the configuration, or of tunnels.
     addresses: Mutex<Vec<IpNet>>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct StackDevice {
 pub struct StackDeviceSettings {
     /// Of each stack.
     pub stack: StackSettings,
-    /// What is kept of the datagrams of one client, until a route says otherwise.
+    /// Bounds of one client's datagrams, until a route sets others.
     pub datagrams: Bounds,
 }
 
@@ -137,7 +137,8 @@ impl HubDevice {
         }
     }
 
-    /// Has the kernel lead a prefix here. A stack sends wherever it is asked to, and another machine leads what it likes.
+    /// Routes a prefix to the device. A stack sends to any destination, and another machine has
+    /// routes of its own.
     pub(super) fn add_route(&self, net: IpNet) -> Result<(), String> {
         match self {
             Self::Kernel(kernel) => {
@@ -167,7 +168,7 @@ impl HubDevice {
         }
     }
 
-    /// Does what is due in the stack of a listener, for as long as it is awaited.
+    /// Handles timers of a listener's stack, for as long as it is awaited.
     pub(super) async fn keep_time(&self) -> Infallible {
         match self.own_stack().and_then(StackDevice::own) {
             Some(own) => own.keep_time().await,
@@ -183,7 +184,7 @@ impl HubDevice {
         }
     }
 
-    /// Ends what is open in the stack of a listener, and forgets the other machine.
+    /// Ends the flows in the stack of a listener, and forgets the other machine.
     pub(super) fn close(&self) {
         match self {
             Self::Stack(StackDevice { own: Some(own), .. }) => own.close(),
@@ -205,7 +206,7 @@ impl HubDevice {
         }
     }
 
-    /// What is to be seen of the other machine.
+    /// The status of the other machine.
     pub(super) fn remote_view(&self) -> Option<RemoteView> {
         match self {
             Self::Remote(remote) => remote.view(),

@@ -46,13 +46,13 @@ pub(super) struct Inbox {
 /// Waiting packets, and the policy on their way there.
 #[derive(Debug)]
 pub(super) struct InboxState {
-    /// That of the session, as it is now.
+    /// The current filter of the session.
     pub(super) filter: Arc<PacketFilter>,
     /// How often errors are written to the device.
     pub(super) limiter: IcmpLimiter,
     /// The addresses that packets get on their way, in both directions.
     pub(super) translations: Translations,
-    /// Those that go whole.
+    /// Super-packets that go whole.
     pub(super) super_packets: SuperQueue,
     batch: Batch,
     /// Whether the session may have capsules to send.
@@ -188,7 +188,7 @@ impl Inbox {
         }
     }
 
-    /// No one takes anything any more.
+    /// The packets are not taken any more.
     pub(super) fn close(&self) {
         self.state.lock().is_closed = true;
         self.taken.notify_waiters();

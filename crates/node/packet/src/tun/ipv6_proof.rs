@@ -10,17 +10,17 @@ use super::end::{TunEnd, TunTunnel};
 use super::flow_stack::random;
 use super::service::TunService;
 
-/// What is known of a tunnel and IPv6.
+/// The result of probing a tunnel for IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ipv6Proof {
-    /// Its other end answers short packets, and none of 1,280 bytes: IPv6 is refused.
+    /// Its other end answers short probes, and none of 1,280 bytes: IPv6 is refused.
     Refused,
     /// Its other end answers no packets, short or long: one of others, which need not.
     Unproven,
-    /// It is being asked.
+    /// Probes are on their way.
     Asking,
-    /// It has answered one.
+    /// A probe was answered.
     Proven,
 }
 
@@ -63,7 +63,7 @@ impl TunTunnel {
         }
     }
 
-    /// What was known does not count for what comes: its path, or what that carries, is another one.
+    /// Forgets the result: the path, or its MTU, changed.
     pub(super) fn forget_ipv6(&self) {
         self.end.writer.lock().probe = None;
         self.refuse_ipv6(false);
@@ -76,7 +76,8 @@ impl TunTunnel {
 }
 
 impl TunEnd {
-    /// What is known; none without an address of IPv6, or at the end of a proxy, which does not ask.
+    /// The result; `None` without an address of IPv6, or at the end of a proxy, which does not
+    /// probe.
     pub(super) fn ipv6_proof(&self) -> Option<Ipv6Proof> {
         let state = self.writer.lock().probe.as_ref()?.state();
         Some(match state {

@@ -34,13 +34,14 @@ impl TunHub {
         *lease = Some(shared);
     }
 
-    /// Tells the client of a new tunnel what its lease is, and leads that here.
+    /// Sends the client of a new tunnel its lease, and routes the lease here.
     pub(super) fn assign(&self, proxy: &TunProxy, end: &Arc<TunEnd>) {
         let _wishing = proxy.wishing.lock();
         self.tell(end, &[]);
     }
 
-    /// Tells the client of a tunnel what its lease is, as the answer to its requests, and leads that here.
+    /// Sends the client of a tunnel its lease, as the answer to its requests, and routes the lease
+    /// here.
     fn tell(&self, end: &Arc<TunEnd>, requests: &[RequestedAddress]) {
         let Some(lease) = end.lease.lock().clone() else {
             return;

@@ -1,5 +1,6 @@
-//! TUN devices at the ends of CONNECT-IP (RFC 9484): what the kernel sends goes into the tunnel that has its destination, and what comes
-//! out of a tunnel goes to the kernel, after its [filter](hermes_ip::PacketFilter).
+//! TUN devices at the ends of CONNECT-IP (RFC 9484): packets of the kernel go into the tunnel that
+//! has their destination, and packets out of a tunnel go to the kernel, after its
+//! [filter](hermes_ip::PacketFilter).
 //!
 //! - [`TunHub`]: a device, the tunnels that it has, and where each destination is. One task reads each queue. The device of a client has
 //!   one tunnel, or several that split its packets by destination ([`SplitPrefixes`]).
@@ -11,8 +12,9 @@
 //! so that the kernel takes many at once. Between two ends that [agreed](hermes_ip::offload::agreement), they stay whole, and take the
 //! stream: `super_packets.rs`.
 //!
-//! Each worker reads a queue of each device, and a flow stays in one: `device_queues.rs`. What is read at once (`read_batch.rs`) is led to its
-//! tunnels under one lock of the table, and enters each under one lock of its own (`entering.rs`).
+//! Each worker reads a queue of each device, and a flow stays in one: `device_queues.rs`. Packets
+//! that are read at once (`read_batch.rs`) are passed to their tunnels under one lock of the table,
+//! and enter each under one lock of its own (`entering.rs`).
 
 mod carry;
 mod device_group;

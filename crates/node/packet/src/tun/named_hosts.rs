@@ -1,5 +1,5 @@
-//! Names of the overlay behind the addresses that a listener's device gives them: what is sent there ends in a stack, and becomes flows to
-//! the name.
+//! Names of the overlay behind the addresses that a listener's device gives them: packets to these
+//! end in a stack, and become flows to the name.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -48,11 +48,11 @@ pub struct NamedHosts {
 pub struct NameQuestion {
     client: SocketAddr,
     server: SocketAddr,
-    /// What it says.
+    /// The message.
     pub message: Bytes,
 }
 
-/// What is to be seen of the names of a device.
+/// The status of a device's names.
 #[derive(Debug, Clone, Serialize)]
 pub struct NamedHostsView {
     /// Where the name server is asked.
@@ -76,7 +76,8 @@ impl fmt::Debug for NamedHosts {
 }
 
 impl NamedHosts {
-    /// Gives names addresses of these prefixes. `datagrams` is what is kept of one pair of UDP ports, until a route says otherwise.
+    /// Gives names addresses of these prefixes. `datagrams` are the bounds of one pair of UDP
+    /// ports, until a route sets others.
     ///
     /// # Errors
     /// [`PoolError::Range`].
@@ -107,7 +108,7 @@ impl NamedHosts {
         &self.servers
     }
 
-    /// What ends packets to names.
+    /// The stack that ends packets to names.
     pub fn stack(&self) -> &Arc<FlowStack> {
         &self.stack
     }
@@ -141,7 +142,7 @@ impl NamedHosts {
         }
     }
 
-    /// What is to be seen of it now.
+    /// Its current status.
     pub fn view(&self) -> NamedHostsView {
         let [connections, sessions] = self.stack.flows();
         NamedHostsView {
@@ -153,7 +154,7 @@ impl NamedHosts {
         }
     }
 
-    /// Takes a packet for an address of the pool; returns what its sender is to be told, if anything.
+    /// Takes a packet for an address of the pool; returns an error for its sender, if any.
     pub(super) fn take(&self, packet: &[u8]) -> Option<Bytes> {
         let parsed = Packet::parse(packet).ok()?;
         let destination = parsed.destination();
@@ -194,8 +195,8 @@ impl NamedHosts {
         self.asked.notify_one();
     }
 
-    /// What tells the sender of a packet that it goes no further, as often as that may be told: from the name server, which is a router
-    /// on the way to names.
+    /// An error for the sender of a packet, within the rate limit: from the name server, which is a
+    /// router on the way to names.
     fn error(&self, error: IcmpError, packet: &Packet<'_>) -> Option<Bytes> {
         let mut servers = self.servers.iter();
         let from = servers.find(|server| server.is_ipv4() == packet.is_ipv4())?;

@@ -1,4 +1,5 @@
-//! The pools of all devices of a node: what one device's client sends to another's does not pass by the kernel between them.
+//! The pools of all devices of a node: packets of one device's client to another's do not pass by
+//! the kernel between them.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -34,8 +34,8 @@ impl TunHub {
         Ok(flow)
     }
 
-    /// Opens a pair of UDP ports; waits for an address for `wait` at most. What the session is sent goes to the target, and what it has
-    /// comes from there, of which it keeps as much as `bounds` say.
+    /// Opens a pair of UDP ports; waits for an address for `wait` at most. Datagrams sent on the
+    /// session go to the target, and those received come from there, within `bounds`.
     ///
     /// # Errors
     /// [`FlowError`].

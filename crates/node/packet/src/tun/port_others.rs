@@ -1,8 +1,10 @@
 //! The other processes that have the socket of a port of WireGuard.
 //!
-//! A port has one key, and a device one machine behind it that knows one end of ours: so it is one process's at a time, the oldest one's.
-//! That tells the others where its peers are, whenever one has moved. When it gives the port up, or is gone, the next oldest has it, and begins
-//! a handshake with each of them at once: a peer does not wait until it notices by itself that its keys are forgotten.
+//! A port has one key, and a device one machine behind it that knows one end of ours: so one
+//! process at a time has the port, the oldest. It tells the others the endpoints of its peers,
+//! whenever one has moved. When it gives the port up, or is gone, the next oldest has it, and
+//! begins a handshake with each of them at once: a peer does not wait until it notices by itself
+//! that its keys are forgotten.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +14,7 @@ use std::task::{Context, Poll};
 use hermes_net::shared_socket::{ForwardKind, ReceivedRun, Rendezvous, Siblings, SocketUse};
 use hermes_wireguard::PublicKey;
 
-/// Peers whose whereabouts are kept: more than a port has in any document of a sensible size.
+/// Peers with known endpoints: more than a port has in any document of a sensible size.
 #[doc(alias = "bound")]
 const PEERS: usize = 4096;
 
@@ -32,7 +34,7 @@ pub(super) struct PortOthers {
 }
 
 impl PortOthers {
-    /// Those that have this socket, and those that will.
+    /// The processes that share this socket, now and later.
     ///
     /// # Errors
     /// When the system has no names for them.

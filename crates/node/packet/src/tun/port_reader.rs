@@ -1,4 +1,4 @@
-//! Reads a port of WireGuard, and gives what comes to the devices of its peers.
+//! Reads a port of WireGuard, and passes packets to the devices of its peers.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::wireguard_ports::WireguardPort;
 /// How often to look whether something is due for a peer that has keys.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Room for what a datagram becomes.
+/// Buffers for opened datagrams.
 #[derive(Default)]
 struct Rooms {
     packet: Vec<u8>,
@@ -30,7 +30,7 @@ impl WireguardPort<TunHub> {
         let mut batch = RecvBatch::new();
         let mut rooms = Rooms::default();
         let mut looked = Instant::now();
-        // What is due at once, such as a handshake, would find no room.
+        // Datagrams that are due at once, such as a handshake, would find no room.
         socket.writable().await?;
         self.look();
         loop {
@@ -42,7 +42,8 @@ impl WireguardPort<TunHub> {
                         self.give_up();
                         return Err(error);
                     }
-                    // About what was sent: where a peer is not, nothing comes from it.
+                    // An ICMP error about an earlier datagram: if the peer is not there, no answer
+                    // comes.
                     Err(_) => {}
                 },
                 () = tokio::time::sleep(LOOK), if !is_idle => {}

@@ -11,7 +11,8 @@ use hermes_proto::datagram::MAX_IP_PACKET;
 /// Bytes of the largest packet with its header.
 const LARGEST: usize = HEADER_BYTES + MAX_IP_PACKET;
 
-/// Super-packets of the largest size that are read at once: as much as finds room beside what may wait for a tunnel already.
+/// Super-packets of the largest size that are read at once: as many as find room beside those that
+/// may wait for a tunnel already.
 #[doc(alias = "bound")]
 const LARGEST_AT_ONCE: usize = 3;
 
@@ -56,7 +57,7 @@ impl ReadBatch {
         while self.packets.len() < PACKETS_AT_ONCE && self.room.len() - begin >= LARGEST {
             match port.poll_read(cx, &mut self.room[begin..]) {
                 Poll::Ready(Ok(length)) => begin += self.add(begin, length),
-                // It is said again when there is nothing else.
+                // The error repeats when there are no more packets.
                 Poll::Ready(Err(_)) | Poll::Pending => break,
             }
         }

@@ -36,7 +36,7 @@ pub(super) struct RemoteDevice {
     addresses: Vec<IpNet>,
 }
 
-/// What is to be seen of the other machine.
+/// The status of the other machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct RemoteView {
     /// Where its messages come.
@@ -45,7 +45,7 @@ pub struct RemoteView {
     pub public_key: String,
     /// Its key.
     pub peer: String,
-    /// Where it is, by what is known.
+    /// Its endpoint, if known.
     pub endpoint: Option<SocketAddr>,
     /// When it last proved by a handshake who it is.
     pub last_handshake: Option<String>,
@@ -57,11 +57,11 @@ pub struct RemoteView {
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// What did not count.
+    /// Refused datagrams.
     pub refused: RefusedView,
 }
 
-/// What did not count, of a peer and of all that came on its port.
+/// Refused datagrams, of a peer and of the whole port.
 #[derive(Debug, Clone, Serialize)]
 pub struct RefusedView {
     /// Messages of the peer: played again, forged, or under old keys.
@@ -113,12 +113,12 @@ impl RemoteDevice {
         self.addresses.clone()
     }
 
-    /// What the other machine sends goes to this hub.
+    /// Packets of the other machine go to this hub.
     pub(super) fn lead(&self, hub: &Arc<TunHub>) {
         self.port.lead(self.peer, hub);
     }
 
-    /// It sends nothing more.
+    /// The machine is not sent anything more.
     pub(super) fn close(&self) {
         self.port.remove_peer(self.peer);
     }
@@ -128,7 +128,7 @@ impl RemoteDevice {
         self.port.send(self.peer, packet, run);
     }
 
-    /// Sends what is left of a run.
+    /// Sends the rest of a run.
     pub(super) fn flush(&self, run: &mut SealedRun) {
         if !run.is_empty() {
             self.port.flush(run);
@@ -143,7 +143,7 @@ impl RemoteDevice {
         self.flush(&mut run);
     }
 
-    /// What is to be seen; none once it is closed.
+    /// Its status; `None` once it is closed.
     pub(super) fn view(&self) -> Option<RemoteView> {
         let (peer, port) = self.port.view(self.peer)?;
         let since = peer.last_handshake;

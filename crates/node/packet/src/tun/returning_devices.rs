@@ -37,14 +37,14 @@ const MOST_CAPSULES: usize = 1000;
 /// A capsule on its way.
 type Capsule = (CapsuleType, Bytes);
 
-/// What a device and one end have together while there is a link.
+/// The shared state of a device and one end while there is a link.
 struct Link {
     tunnel: Arc<TunTunnel>,
     to_client: VecDeque<Capsule>,
     to_proxy: VecDeque<Capsule>,
 }
 
-/// A tunnel at an end whose link is lost, which waits for its client.
+/// A tunnel at an end with a lost link, which waits for its client.
 struct LostTunnel {
     tunnel: Arc<TunTunnel>,
     replaced: Pin<Box<dyn Future<Output = ()>>>,
@@ -125,7 +125,7 @@ impl Link {
         }
     }
 
-    /// Takes what the end has to say.
+    /// Takes the capsules of the end.
     fn listen(&mut self) {
         let mut session = self.tunnel.end.session.lock();
         while let Some(capsule) = session.poll_capsule() {

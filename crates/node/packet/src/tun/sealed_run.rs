@@ -17,7 +17,7 @@ pub(super) struct SealedRun {
     /// The length of each but the last.
     pub(super) segment: usize,
     pub(super) to: Option<RunAddresses>,
-    /// The last was shorter: none may follow.
+    /// The last packet was shorter: no packet may follow.
     is_ended: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a device is for: the packets of this machine, or those of the clients of a proxy.
+//! The service of a device: the packets of this machine, or those of the clients of a proxy.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ const OWN: usize = 2;
 #[doc(alias = "bound")]
 const KEPT: u64 = 24 * 60 * 60;
 
-/// What a device is for.
+/// The service of a device.
 #[derive(Debug)]
 pub enum TunService {
     /// The packets of this machine enter the overlay there, in one tunnel or in several.
@@ -35,10 +35,10 @@ pub enum TunService {
     Proxy(Box<TunProxy>),
 }
 
-/// What the device of a listener asks its tunnel for.
+/// The requests of a listener's device to its tunnel.
 #[derive(Debug)]
 pub struct TunClient {
-    /// The addresses that the configuration gives; none: the device gets those that the tunnel assigns.
+    /// Configured addresses; if empty, the device gets those that the tunnel assigns.
     pub addresses: Vec<IpPrefix>,
     pub(super) wanted: Mutex<WantedAddresses>,
     /// The addresses of its tunnels, where it has several.
@@ -51,7 +51,7 @@ pub struct TunClient {
     pub(super) names: Option<Arc<NamedHosts>>,
 }
 
-/// What tunnels get that end at a device.
+/// The addresses and routes of tunnels that end at a device.
 #[derive(Debug)]
 pub struct TunProxy {
     pool: Mutex<AddressPool>,
@@ -65,7 +65,7 @@ pub struct TunProxy {
     /// Whether it takes super-packets from clients that offer them.
     pub(super) super_packets: bool,
     changed: Notify,
-    /// Tunnels without a path, by whose they are. Bounded by the tunnels that there are.
+    /// Tunnels without a path, by owner. Bounded by the number of tunnels.
     waiting: Mutex<HashMap<TunnelOwner, Vec<Arc<TunEnd>>>>,
     /// Held while a lease is given, changed, told or given back: the wish of one tunnel may change the lease of another.
     pub(super) wishing: Mutex<()>,
@@ -80,7 +80,8 @@ pub(super) struct WaitingTunnel<'a> {
 }
 
 impl TunClient {
-    /// A device with these addresses, or those that its tunnel assigns, that leads these routes into its tunnel. Errors are written from an address among them: the kernel believes none from
+    /// A device with these addresses, or those that its tunnel assigns, with these routes into its
+    /// tunnel. Errors are written from an address among these: the kernel ignores errors from
     /// elsewhere.
     pub fn new(addresses: Vec<IpPrefix>, other: OtherAssigned, routes: &[IpPrefix]) -> Self {
         let routed = |is_ipv4| {
@@ -128,7 +129,8 @@ impl TunClient {
 }
 
 impl TunProxy {
-    /// A device that gives out the addresses of these prefixes, and leads to these routes; none: to everything.
+    /// A device that assigns the addresses of these prefixes, and routes to these destinations;
+    /// empty for everything.
     ///
     /// # Errors
     /// [`PoolError::Range`].
@@ -174,7 +176,7 @@ impl TunProxy {
         })
     }
 
-    /// The same, whose clients may send to each other, or may not.
+    /// The same, with or without traffic between its clients.
     #[must_use]
     pub fn client_to_client(mut self, is_allowed: bool) -> Self {
         self.client_to_client = is_allowed;
@@ -200,7 +202,7 @@ impl TunProxy {
         self.entry.as_ref()
     }
 
-    /// Who has which address, as text that [`Self::restore`] reads.
+    /// The leases, as text that [`Self::restore`] reads.
     pub fn leases(&self) -> String {
         self.pool.lock().to_text(unix_seconds())
     }
@@ -208,7 +210,7 @@ impl TunProxy {
     /// Takes leases of before; returns how many of them the pool does not give out any more.
     ///
     /// # Errors
-    /// The text holds none.
+    /// The text has no leases.
     pub fn restore(&self, leases: &str) -> Result<usize, LeaseTextError> {
         self.pool.lock().restore(leases)
     }
@@ -248,7 +250,8 @@ impl TunProxy {
         self.changed.notify_one();
     }
 
-    /// Lets a new tunnel of the same client take the place of this one, until what is returned is dropped.
+    /// Lets a new tunnel of the same client take the place of this one, until the result is
+    /// dropped.
     pub(super) fn wait<'a>(&'a self, end: &'a Arc<TunEnd>) -> WaitingTunnel<'a> {
         let mut waiting = self.waiting.lock();
         let of_owner = waiting.entry(end.owner().clone()).or_default();
@@ -257,8 +260,9 @@ impl TunProxy {
         WaitingTunnel { proxy: self, end }
     }
 
-    /// The tunnel of this client whose place a new one takes. Of several it is not known which devices they are of, unless their client
-    /// says it: then a wish for an address [says which](Self::take_waiting_with).
+    /// The tunnel of this client that a new one replaces. If there are several, their devices are
+    /// not known, unless the client names one: then a wish for an address [identifies
+    /// it](Self::take_waiting_with).
     pub(super) fn take_waiting(&self, owner: &TunnelOwner) -> Option<Arc<TunEnd>> {
         let mut waiting = self.waiting.lock();
         let is_known = waiting.get(owner)?.len() == 1 || owner.part.is_some();

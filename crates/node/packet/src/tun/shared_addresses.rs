@@ -20,11 +20,11 @@ struct SharedState {
     is_configured: bool,
     /// The tunnels that have them.
     holders: HashSet<u64>,
-    /// Those that were asked for them after they had assigned others, and how often.
+    /// Tunnels that were asked for these addresses after they had assigned others, and how often.
     asked: HashMap<u64, u8>,
 }
 
-/// What to do where one of the tunnels assigns addresses.
+/// The decision when one of the tunnels assigns addresses.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AddressDecision {
     /// Nothing: they are those of the device.
@@ -40,7 +40,7 @@ pub(super) enum AddressDecision {
 }
 
 impl SharedAddresses {
-    /// With those of the configuration, and what happens where a tunnel assigns others.
+    /// With the configured addresses, and the handling of others that a tunnel assigns.
     pub(super) fn new(configured: &[IpPrefix], other: OtherAssigned) -> Self {
         let other = match other {
             OtherAssigned::Translate => OtherAddress::Translate,
@@ -56,12 +56,13 @@ impl SharedAddresses {
         }
     }
 
-    /// What a new tunnel is asked for.
+    /// The addresses to request of a new tunnel.
     pub(super) fn held(&self) -> Vec<IpPrefix> {
         self.state.lock().held()
     }
 
-    /// Takes note of what a tunnel assigned, and of whether it answered a request, and refused it.
+    /// Notes the addresses that a tunnel assigned, and whether it answered a request, or refused
+    /// it.
     pub(super) fn handle_assigned(
         &self,
         tunnel: u64,
@@ -138,7 +139,7 @@ impl SharedState {
             return self.refuse(tunnel, &other.join(", "));
         }
 
-        // No tunnel has what the device had.
+        // No tunnel has the device's previous addresses.
         self.addresses = DeviceAddresses::default();
         self.addresses.adopt(assigned);
         self.asked.remove(&tunnel);

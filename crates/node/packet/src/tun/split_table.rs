@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hermes_ip::{PrefixTable, PrefixTableError};
 use hermes_proto::ip::IpPrefix;
 
-/// One of several tunnels of a device, and what it takes.
+/// One of several tunnels of a device, and its prefixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitPrefixes {
     /// Its name.
@@ -15,7 +15,8 @@ pub struct SplitPrefixes {
     pub prefixes: Vec<IpPrefix>,
 }
 
-/// From destinations to tunnels. A prefix whose tunnel is not open leads nowhere: what a shorter one has is another's.
+/// From destinations to tunnels. A prefix of a closed tunnel leads nowhere: a shorter prefix
+/// belongs to another tunnel.
 #[derive(Debug)]
 pub(super) struct SplitTable<E> {
     table: PrefixTable<usize>,
@@ -93,7 +94,7 @@ impl<E> SplitTable<E> {
         Some(&open.end)
     }
 
-    /// What each tunnel takes.
+    /// The prefixes of each tunnel.
     pub(super) fn prefixes(&self) -> impl Iterator<Item = &SplitPrefixes> {
         self.tunnels.iter().map(|entry| &entry.prefixes)
     }

@@ -1,4 +1,4 @@
-//! Super-packets of a tunnel: how its ends agree on them, and what becomes of those that come out of it.
+//! Super-packets of a tunnel: the agreement of its ends, and the fate of those that come out of it.
 
 use std::io;
 use std::time::Instant;
@@ -19,7 +19,8 @@ use super::tunnel_device::LeavingPackets;
 use crate::device::{CapsulePackets, DeviceCapsules};
 
 impl TunTunnel {
-    /// A stream leads to the client of this tunnel, whose request offers this context: it is told in which one super-packets are taken here.
+    /// A stream leads to the client of this tunnel, and its request offers this context: the client
+    /// is told the context in which super-packets are taken here.
     pub fn offered(&self, context: Option<u64>) {
         let TunService::Proxy(proxy) = &self.hub.service else {
             return;
@@ -33,7 +34,7 @@ impl TunTunnel {
         });
     }
 
-    /// What a client offers in its request.
+    /// A client's offer in its request.
     pub(super) fn offer(&self) {
         if let TunService::Client(client) = &self.hub.service {
             let takes = client.super_packets.then_some(agreement::CONTEXT);
@@ -51,7 +52,7 @@ impl TunTunnel {
             _ if taken.is_none() => CapsulePackets::dropped(DropReason::UnknownContext),
             Some(SuperCapsule::TakesNone) => self.send_from_now_on(None),
             Some(SuperCapsule::Takes(context)) => {
-                // No one allocates another.
+                // A context other than the agreed one was never registered, so it counts as none.
                 self.send_from_now_on(Some(context).filter(|context| Some(*context) == taken))
             }
             Some(SuperCapsule::Packet { context, .. }) if Some(context) != taken => {
@@ -70,7 +71,8 @@ impl TunTunnel {
         }
     }
 
-    /// The peer takes super-packets in this context from now on, or none: what waits goes as packets then.
+    /// The peer takes super-packets in this context from now on, or `None`: queued ones then go as
+    /// packets.
     fn send_from_now_on(&self, context: Option<u64>) -> CapsulePackets {
         let is_agreed = context.is_some();
         tracing::debug!(
@@ -140,7 +142,7 @@ impl TunTunnel {
 /// Writes a super-packet into a device. Before Linux 6.2, UDP must be cut for it.
 fn write(device: &HubDevice, header: OffloadHeader, packet: &[u8]) -> io::Result<()> {
     let Some(queues) = device.queues() else {
-        // Where a stack ends packets, none is agreed on.
+        // If a stack ends packets, there is no agreement on super-packets.
         return Err(io::ErrorKind::Unsupported.into());
     };
     let written = queues.write(&header.to_device(), packet);

@@ -10,10 +10,10 @@ use crate::device::DeviceCapsules;
 #[doc(alias = "bound")]
 const MOST_SUPER_BYTES: usize = 512 * 1024;
 
-/// Bytes above which the device is better not read: what is read of it at once fits beside them.
+/// Bytes above which the device is better not read: one read of it fits beside them.
 const SUPER_CROWDED: usize = MOST_SUPER_BYTES / 2;
 
-/// What is agreed with the peer about super-packets, and those that wait to be sent.
+/// The agreement with the peer about super-packets, and the queued ones.
 #[derive(Debug, Default)]
 pub(super) struct SuperQueue {
     /// The context in which this end takes them.
@@ -27,12 +27,12 @@ pub(super) struct SuperQueue {
     pub(super) lost: u64,
 }
 
-/// What became of a packet that was to be sent as a super-packet.
+/// The fate of a packet that was to be sent as a super-packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SuperPushed {
-    /// It goes as packets that every peer takes.
+    /// Sent as packets that every peer takes.
     Plain,
-    /// It waits, or was lost where there was no room.
+    /// Queued, or lost without room.
     Waits,
 }
 
@@ -43,9 +43,10 @@ impl SuperQueue {
         self.sends = sends;
     }
 
-    /// The peer takes super-packets in this context from now on, or none. What was to be sent where it takes none is returned.
+    /// The peer takes super-packets in this context from now on, or `None`: then the queued ones
+    /// are returned.
     pub(super) fn set_sends(&mut self, sends: Option<u64>) -> DeviceCapsules {
-        // A peer cannot begin what this end does not offer.
+        // A peer cannot begin unless this end has offered it.
         self.sends = sends.filter(|_| self.takes.is_some());
         match self.sends {
             Some(_) => DeviceCapsules::default(),
@@ -73,12 +74,13 @@ impl SuperQueue {
         self.waiting.bytes.is_empty()
     }
 
-    /// Whether what waits is so much that there had better be a pause.
+    /// Whether so much is queued that there had better be a pause.
     pub(super) fn is_crowded(&self) -> bool {
         self.waiting.bytes.len() > SUPER_CROWDED
     }
 
-    /// Puts in a packet that is better sent so, if that is agreed on: all of TCP, so that it stays in order, and what is to be cut.
+    /// Queues a packet that is better sent this way, if that is agreed on: all of TCP, so that it
+    /// stays in order, and packets that are to be cut.
     pub(super) fn push(&mut self, header: &OffloadHeader, checked: &Offloaded<'_>) -> SuperPushed {
         let Some(context) = self.sends else {
             return SuperPushed::Plain;
@@ -111,7 +113,7 @@ impl SuperQueue {
         capsule.encode(&mut self.waiting.bytes);
     }
 
-    /// Takes what waits.
+    /// Takes the queued capsules.
     pub(super) fn take(&mut self) -> DeviceCapsules {
         std::mem::take(&mut self.waiting)
     }

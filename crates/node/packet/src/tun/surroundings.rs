@@ -1,4 +1,5 @@
-//! What packets of a tunnel do not reach although the kernel would take them there: the machine itself, and clients of other devices.
+//! Destinations that packets of a tunnel do not reach although the kernel would take them there:
+//! the machine itself, and clients of other devices.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,11 +16,11 @@ use super::node_pools::PoolEntry;
 #[doc(alias = "bound")]
 const FLOWS: usize = 2_048;
 
-/// Addresses of one tunnel of which it is remembered what they are: some 500 bytes, taken with the first.
+/// Addresses of one tunnel with a remembered class: some 500 bytes, allocated with the first.
 #[doc(alias = "bound")]
 const ADDRESSES: usize = 16;
 
-/// What is known of the machine that has a device.
+/// The view of the machine that has a device.
 pub trait OwnMachine: Send {
     /// Grows whenever the addresses of the machine change.
     fn revision(&self) -> u64;
@@ -31,7 +32,7 @@ pub trait OwnMachine: Send {
     fn opens(&self, address: SocketAddr) -> bool;
 }
 
-/// What an address is.
+/// The class of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AddressClass {
     /// Of this machine.
@@ -41,16 +42,17 @@ enum AddressClass {
     Elsewhere,
 }
 
-/// What is around a tunnel that ends at a device.
+/// The surroundings of a tunnel that ends at a device.
 pub(super) struct Surroundings {
     machine: Box<dyn OwnMachine>,
-    /// The device's own addresses, which answer echoes; none where another machine, or this process, delivers packets.
+    /// The device's own addresses, which answer echoes; `None` if another machine, or this process,
+    /// delivers packets.
     device: Option<Vec<IpAddr>>,
     classes: Vec<Option<(IpAddr, AddressClass)>>,
     /// Of the addresses of the machine, and of the pools of the node.
     revisions: [u64; 2],
     verdicts: FlowCache<bool>,
-    /// What the machine sent, whose answers pass.
+    /// Flows that the machine opened, for which answers pass.
     opened: FlowCache<()>,
 }
 
@@ -78,7 +80,7 @@ impl Surroundings {
         }
     }
 
-    /// Goes on after another one: what the machine opened goes on.
+    /// Takes over from another one: flows that the machine opened go on.
     pub(super) fn go_on(&mut self, before: &mut Self) {
         std::mem::swap(&mut self.opened, &mut before.opened);
     }
@@ -150,12 +152,12 @@ impl Surroundings {
 
     /// Whether a packet may reach the machine itself.
     fn reaches_machine(&mut self, packet: &Packet<'_>) -> bool {
-        // Nothing comes of it without the first one.
+        // A later fragment is useless without the first one.
         if packet.fragment() == Fragment::Later {
             return true;
         }
         if packet.is_icmp_error() {
-            // About what the machine sent.
+            // An error about a packet of the machine.
             let quoted = quoted_flow(packet);
             return quoted.is_some_and(|quoted| self.opened.known(&quoted).is_some());
         }
@@ -232,7 +234,7 @@ mod tests {
     const OTHER_CLIENT: [u8; 4] = [10, 8, 0, 9];
     const HOST: [u8; 4] = [10, 0, 2, 2];
 
-    /// A machine with a public address from revision 1 on, whose port 53 is open.
+    /// A machine with a public address from revision 1 on, and an open port 53.
     struct Machine(Arc<AtomicU64>);
 
     impl OwnMachine for Machine {
@@ -302,7 +304,7 @@ mod tests {
         assert!(!judge(&echo(PUBLIC, 8), Client));
         assert!(!judge(&echo(DEVICE, 0), Client), "it asked for none");
 
-        // What the machine opens is answered, and errors about that arrive.
+        // Flows that the machine opens are answered, and errors about them arrive.
         let opened = udp([PUBLIC, CLIENT], [40_000, 7]);
         let error = |quoted: &[u8]| {
             packet(

@@ -22,18 +22,18 @@ pub struct TcpFlow {
     progress: Arc<FlowProgress>,
 }
 
-/// What is told to those who wait for a connection: each has a bell of its own.
+/// Wakes the tasks that wait for a connection: each has a bell of its own.
 #[derive(Debug, Default)]
 pub(super) struct FlowProgress {
     reader: Notify,
     writer: Notify,
     watcher: Notify,
     is_over: AtomicBool,
-    /// What a router, or its target, has said of it.
+    /// The ICMP error about it, of a router or its target.
     error: OnceLock<IcmpError>,
 }
 
-/// A connection broke, or what it was carried for.
+/// A connection broke, or the exchange that it is for.
 struct Interrupted;
 
 impl FlowProgress {
@@ -44,7 +44,7 @@ impl FlowProgress {
         self.watcher.notify_one();
     }
 
-    /// It leads nowhere.
+    /// The target cannot be reached.
     pub(super) fn fail(&self, error: IcmpError) {
         // The first one counts.
         let _ = self.error.set(error);
@@ -75,7 +75,7 @@ impl TcpFlow {
     /// Waits until its peer has answered.
     ///
     /// # Errors
-    /// It was refused, or does not get there.
+    /// The connection was refused, or the target cannot be reached.
     pub async fn opened(&self) -> Result<(), FlowError> {
         loop {
             if self.stack.with(|stack, _| stack.is_open(self.flow)) {
@@ -98,7 +98,8 @@ impl TcpFlow {
         }
     }
 
-    /// Carries what comes to `outgoing`, and what `incoming` brings to its peer, until both are at their ends or one breaks.
+    /// Carries the peer's bytes to `outgoing`, and those of `incoming` to the peer, until both have
+    /// ended or one breaks.
     pub async fn carry(self, mut incoming: Incoming, mut outgoing: Outgoing) {
         let both = async {
             tokio::try_join!(self.read(&mut outgoing), self.write(&mut incoming)).map(drop)
@@ -118,11 +119,11 @@ impl TcpFlow {
         is_over || self.stack.with(|stack, _| stack.is_broken(self.flow))
     }
 
-    /// What its peer sends.
+    /// Forwards the peer's bytes.
     async fn read(&self, outgoing: &mut Outgoing) -> Result<(), Interrupted> {
         let mut room = vec![0; PIECE];
         loop {
-            // Nothing is taken that there is no room for, so that the peer's window closes.
+            // Bytes without room are not taken, so that the peer's window closes.
             outgoing.roomy().await.map_err(|_| Interrupted)?;
             let received = self
                 .stack
@@ -142,7 +143,7 @@ impl TcpFlow {
         }
     }
 
-    /// What is sent to its peer.
+    /// Sends bytes to the peer.
     async fn write(&self, incoming: &mut Incoming) -> Result<(), Interrupted> {
         while let Some(frame) = incoming.frame().await {
             match frame.map_err(|_| Interrupted)? {

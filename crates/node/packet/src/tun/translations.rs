@@ -5,19 +5,19 @@ use std::net::IpAddr;
 use hermes_ip::Translation;
 use serde::Serialize;
 
-/// What is translated in one tunnel: at most one address of each family. It knows nothing of flows, so it holds nothing for them.
+/// The translated addresses of one tunnel: at most one of each family. There is no state for flows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Translations {
     v4: Option<Translation>,
     v6: Option<Translation>,
 }
 
-/// An address of a device, and what it is in the tunnel.
+/// An address of a device, and its translation in the tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TranslatedAddress {
-    /// That of the device.
+    /// The address of the device.
     pub device: IpAddr,
-    /// That of the tunnel.
+    /// The address of the tunnel.
     pub tunnel: IpAddr,
 }
 
@@ -39,7 +39,7 @@ impl Translations {
         self.v4.is_none() && self.v6.is_none()
     }
 
-    /// What is to be seen of them.
+    /// The status of the translations.
     pub(super) fn addresses(self) -> impl Iterator<Item = TranslatedAddress> {
         let all = [self.v4, self.v6].into_iter().flatten();
         all.map(|one| TranslatedAddress {
@@ -48,7 +48,7 @@ impl Translations {
         })
     }
 
-    /// Translates a packet that the device gave. What is no packet stays: it is not let through.
+    /// Translates a packet of the device. An invalid packet stays unchanged: it is not let through.
     pub(super) fn leave(&self, packet: &mut [u8], is_complete: bool) {
         if let Some(translation) = self.of_packet(packet) {
             let _ = translation.to_peer(packet, is_complete);

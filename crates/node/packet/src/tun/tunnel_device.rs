@@ -1,4 +1,5 @@
-//! A tunnel of a device as an end of packets: what comes out of the tunnel goes to the kernel or a stack, and what these send goes into it.
+//! A tunnel of a device as an end of packets: packets out of the tunnel go to the kernel or a
+//! stack, and the packets of these go into it.
 
 use std::io;
 use std::sync::Arc;
@@ -95,7 +96,7 @@ impl TunTunnel {
         }
     }
 
-    /// What becomes of the packets of a batch, which are judged under one lock.
+    /// Judges the packets of a batch under one lock.
     fn judge_all(&self, batch: &Batch, filter: &PacketFilter, writer: &mut Writer) {
         let Writer {
             limiter,
@@ -127,7 +128,7 @@ impl TunTunnel {
         Packet::parse(packet).is_ok_and(|parsed| names.covers(parsed.source()))
     }
 
-    /// Has what the stack sends go into the tunnel, as far as that takes it.
+    /// Moves packets of the stack into the tunnel, as far as that takes them.
     fn pull(&self, stack: &Arc<FlowStack>) {
         let mut room = Vec::new();
         while !self.end.inbox.is_crowded() {
@@ -167,7 +168,8 @@ impl TunTunnel {
         io::Error::new(error.kind(), reason)
     }
 
-    /// No tunnel leads into another, unless clients may send to each other, and none back into itself.
+    /// No tunnel leads into another, unless clients may send to each other, and none back into
+    /// itself.
     fn check_next_hop(&self, table: &Table, packet: &[u8]) -> Verdict {
         let destination = Packet::parse(packet).map(|parsed| parsed.destination());
         let may_pass = destination.is_ok_and(|destination| {
@@ -191,7 +193,7 @@ impl TunTunnel {
     }
 }
 
-/// Packets that came out of a tunnel, and what they meet.
+/// Packets that came out of a tunnel, and the state that judges them.
 pub(super) struct LeavingPackets<'a> {
     pub(super) table: &'a Table,
     pub(super) gate: &'a mut TunnelGate,
@@ -201,7 +203,7 @@ pub(super) struct LeavingPackets<'a> {
 }
 
 impl LeavingPackets<'_> {
-    /// What becomes of a packet of this tunnel.
+    /// The verdict on a packet of this tunnel.
     pub(super) fn judge(&mut self, tunnel: &TunTunnel, arrived: ArrivedPacket<'_>) -> Verdict {
         let packet = arrived.bytes;
         let verdict = self.filter.check_from_peer(packet, self.limiter, self.now);
@@ -224,7 +226,7 @@ impl LeavingPackets<'_> {
             return self.filter.prohibit(packet, self.limiter, self.now);
         }
         match tunnel.hub.device.remote() {
-            // The kernel says itself what is too long for its next link.
+            // The kernel itself reports packets that are too long for its next link.
             Some(remote) => {
                 let mtu = remote.mtu();
                 self.filter
@@ -261,11 +263,11 @@ impl Device for TunTunnel {
         batch: &mut Batch,
         capsules: &mut DeviceCapsules,
     ) -> Poll<io::Result<()>> {
-        // What is for several tunnels is spread by the hub.
+        // The hub spreads packets for several tunnels.
         let stack = self.end.stack.as_ref().filter(|_| !self.hub.is_split());
         loop {
             if let Some(stack) = stack {
-                // Who has packets meanwhile wakes this task, or finds that there are some already.
+                // A sender of packets meanwhile wakes this task, or this finds them already.
                 stack.wake(cx.waker());
                 self.pull(stack);
             }

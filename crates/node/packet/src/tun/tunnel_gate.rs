@@ -6,10 +6,10 @@ use super::gate::{ArrivedPacket, PacketGate};
 use super::node_pools::PoolEntry;
 use super::surroundings::Surroundings;
 
-/// What every packet of a tunnel has to pass.
+/// The gate that every packet of a tunnel has to pass.
 #[derive(Debug, Default)]
 pub(super) struct TunnelGate {
-    /// What packets never reach; none for the tunnel of a listener's device.
+    /// Destinations that packets never reach; `None` for the tunnel of a listener's device.
     pub(super) surroundings: Option<Box<Surroundings>>,
     /// The policy, where there is one.
     pub(super) packets: Option<Box<PacketGate>>,
@@ -25,7 +25,7 @@ impl TunnelGate {
     ) -> bool {
         let surroundings = self.surroundings.as_mut();
         let reaches = surroundings.is_none_or(|around| around.passes(pool, &arrived));
-        // It is a flow, and may be one that a rule denies, in any case.
+        // The packet belongs to a flow, and a rule may deny it, in any case.
         match self.packets.as_mut() {
             Some(gate) => gate.passes(arrived, reaches, now) && reaches,
             None => reaches,

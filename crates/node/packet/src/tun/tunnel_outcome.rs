@@ -1,4 +1,4 @@
-//! What becomes of the tunnel that the device of a listener asks for.
+//! The outcome of the tunnel that the device of a listener asks for.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! Whose a tunnel is, and which of several of one device.
+//! The owner of a tunnel, and its number among several of one device.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct DevicePart {
     pub device: String,
 }
 
-/// Whose a tunnel is.
+/// The owner of a tunnel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct TunnelOwner {
     /// The user, or where it comes from.

@@ -24,7 +24,8 @@ impl UdpFlow {
             .with(|stack, _| stack.outlast(self.flow, silence));
     }
 
-    /// Sends datagrams of `segment` bytes, or one. What finds no room, or is too long for the tunnel, is lost.
+    /// Sends datagrams of `segment` bytes, or one. Datagrams without room, or too long for the
+    /// tunnel, are lost.
     pub(crate) fn send(&self, data: &[u8], segment: Option<usize>) {
         let length = segment.unwrap_or(data.len()).max(1);
         self.stack.with(|stack, now| {

@@ -1,4 +1,4 @@
-//! The addresses that the device of a listener wants of its tunnel, and what becomes of others.
+//! The addresses that the device of a listener wants of its tunnel, and the handling of others.
 
 use hermes_ip::{Accepts, Adoption, DeviceAddresses, OtherAddress};
 use hermes_proto::ip::IpPrefix;
