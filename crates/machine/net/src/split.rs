@@ -135,6 +135,7 @@ pub(crate) fn rejoined(
     mut read: ReadHalf,
     mut write: WriteHalf,
 ) -> Result<Stream, (ReadHalf, WriteHalf)> {
+    // A whole stream has no place for the failed read, which its reader must see.
     if matches!(read.ahead.as_deref(), Some(ReadAhead::Failed(_))) {
         return Err((read, write));
     }

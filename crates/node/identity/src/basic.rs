@@ -87,6 +87,8 @@ impl BasicAuth {
             }
         };
 
+        // Waiting checks keep their turns over a reload. Wrong passwords are forgotten: they may be
+        // right in the new file.
         let hashing = previous.map_or_else(Hashing::new, |previous| previous.hashing.clone());
         Ok(Self {
             realm,

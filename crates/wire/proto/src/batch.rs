@@ -331,6 +331,7 @@ impl Batch {
                 bytes = tail;
                 lengths = &lengths[1..];
                 return Some(Run {
+                    // The head ends where the packet begins.
                     bytes: &packet[headroom - head..],
                     segment_size,
                     count: 1,

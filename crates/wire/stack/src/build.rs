@@ -101,12 +101,15 @@ pub(crate) fn reset(segment: &Packet<'_>) -> Option<Vec<u8>> {
     answer[..2].copy_from_slice(&header[2..4]);
     answer[2..4].copy_from_slice(&header[..2]);
     answer[12] = 0x50;
+    // RFC 9293, section 3.10.7.1: the reset takes the acknowledged number, or else acknowledges the
+    // segment.
     if flags & ACK != 0 {
         answer[4..8].copy_from_slice(&header[8..12]);
         answer[13] = RST;
     } else {
         let end = usize::from(header[12] >> 4) * 4;
         let content = segment.payload().len().saturating_sub(end);
+        // SYN and FIN take a sequence number each.
         let takes_numbers = content + usize::from(flags & SYN != 0) + usize::from(flags & FIN != 0);
         let number = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
         let next = number.wrapping_add(u32::try_from(takes_numbers).unwrap_or_default());

@@ -123,6 +123,7 @@ impl HighestSent {
         let flags = segment[FLAGS] & FIN_SYN_RST;
         let number = word(segment, NUMBER) << 16 | word(segment, NUMBER + 2);
 
+        // A segment with bytes or flags has the right number: only mere acknowledgements lack it.
         if content > 0 || flags != 0 {
             let control = (flags & 0x03).count_ones();
             let end = number
@@ -137,6 +138,7 @@ impl HighestSent {
         let Some(next) = self.next.filter(|next| is_before(number, *next)) else {
             return;
         };
+        // The checksum follows the change of each half (RFC 1624).
         for (offset, half) in [(NUMBER, next >> 16), (NUMBER + 2, next & 0xffff)] {
             let half = half as u16;
             let old = word(segment, offset) as u16;

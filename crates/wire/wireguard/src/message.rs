@@ -97,6 +97,7 @@ pub(crate) struct Data<'a> {
 impl<'a> Message<'a> {
     /// Decodes a datagram; `None` if it is not a message, or has a wrong length.
     pub(crate) fn decode(datagram: &'a [u8]) -> Option<Self> {
+        // The three bytes behind the type are reserved, and zero.
         let ([kind, 0, 0, 0], rest) = datagram.split_first_chunk()? else {
             return None;
         };

@@ -135,6 +135,8 @@ impl NextResponse {
             ));
         }
 
+        // RFC 9112, 9.3: no exchange can follow. Nor may one follow a refused tunnel: the server
+        // may already read on in the other protocol.
         if !head.keep_alive || head.framing == Framing::UntilClose || self.kind != Kind::Message {
             way_back.spoil();
         }

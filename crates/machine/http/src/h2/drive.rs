@@ -187,6 +187,7 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
+            // Filled only when it is empty: the order of bytes in a batch cannot change any more.
             if self.batch.is_empty() {
                 let mut core = self.joint.core();
                 core.machine.transmit(&mut self.batch);
@@ -214,6 +215,7 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
             }
         }
 
+        // TLS may hold records back until it is flushed.
         if self.is_unflushed {
             ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
             self.is_unflushed = false;

@@ -356,6 +356,8 @@ impl Joint {
 
         let Some(inbox) = core.inboxes.get_mut(&stream) else {
             if let Event::Data { data, .. } = event {
+                // Without an owner, the credit goes back at once: otherwise the window of the
+                // connection would run dry.
                 core.machine.release(stream, data.len() as u32);
             }
             return;
@@ -399,6 +401,7 @@ impl Joint {
                 }
             }
             Event::Failed { failure, .. } => {
+                // The first failure is the cause; later ones follow from it.
                 inbox.failure.get_or_insert(failure);
                 inbox.wake_all();
             }

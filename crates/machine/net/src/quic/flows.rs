@@ -87,6 +87,7 @@ impl Flows {
             quinn.set_send_window(windows.1);
         }
 
+        // An idle connection is not asked for its statistics: there may be thousands.
         if seen.kept == 0 && fed == 0 && (written, read) == (seen.written, seen.read) {
             return Flow { kept: 0, moved: 0 };
         }

@@ -94,6 +94,7 @@ impl RevocationCheck {
         now: UnixTime,
     ) -> Result<(), Error> {
         let files: Vec<_> = self.files.iter().filter_map(Weak::upgrade).collect();
+        // A list that is gone must not count as one that revokes nothing.
         if files.len() < self.files.len() {
             let reason = "the configuration has changed within the handshake";
             return Err(Error::General(reason.to_owned()));
@@ -115,6 +116,7 @@ impl RevocationCheck {
             intermediates,
             now,
         };
+        // Most paths need only lists with a verified signature; verifying the others takes longer.
         let known = self.verify(&shown, None, &quick);
         if known.is_ok() || !is_left_open.get() {
             return known.map_err(refused);

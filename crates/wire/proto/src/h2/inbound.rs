@@ -221,6 +221,7 @@ impl<C: Content> Connection<C> {
                     Reason::STREAM_CLOSED,
                     "DATA on a closed stream",
                 )),
+                // RFC 9113, section 5.1: these frames were on their way when we reset the stream.
                 Absent::Late => Ok(false),
             };
         };
@@ -229,11 +230,13 @@ impl<C: Content> Connection<C> {
         let (reason, words) = match receiving.inbound {
             Inbound::Closed => (Reason::STREAM_CLOSED, "DATA after the end of the stream"),
             Inbound::Head => (Reason::PROTOCOL_ERROR, "content before a head"),
+            // RFC 9113, section 6.1: padding counts against the window, too.
             Inbound::Content if !receiving.window.take(head.length) => (
                 Reason::FLOW_CONTROL_ERROR,
                 "more than the window of the stream",
             ),
             Inbound::Content => match &mut receiving.expected {
+                // RFC 9113, section 8.1.1: content beyond the announced length is malformed.
                 Some(expected) if *expected < u64::from(content) => {
                     (Reason::PROTOCOL_ERROR, "more content than was announced")
                 }

@@ -387,6 +387,7 @@ impl<C: Content> Connection<C> {
         sending.is_scheduled = false;
         let length = most.min(sending.window.room()).min(sending.queued);
 
+        // No credit, or nothing queued: a WINDOW_UPDATE or new content schedules the stream again.
         if length == 0 {
             return;
         }

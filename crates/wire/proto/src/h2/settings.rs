@@ -69,10 +69,12 @@ impl PeerSettings {
             let value = u32::from_be_bytes([*v0, *v1, *v2, *v3]);
             match u16::from_be_bytes([*i0, *i1]) {
                 id::HEADER_TABLE_SIZE => self.header_table = self.header_table.min(value),
+                // RFC 9113, section 6.5.2: other values than 0 and 1 are an error.
                 id::ENABLE_PUSH if value > 1 => {
                     return Err(ConnectionError::protocol("ENABLE_PUSH is neither 0 nor 1"));
                 }
                 id::MAX_CONCURRENT_STREAMS => self.streams = value,
+                // RFC 9113, section 6.5.2: this is FLOW_CONTROL_ERROR, not PROTOCOL_ERROR.
                 id::INITIAL_WINDOW_SIZE if value > LARGEST_WINDOW => {
                     return Err(ConnectionError::new(
                         Reason::FLOW_CONTROL_ERROR,

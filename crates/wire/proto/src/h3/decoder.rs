@@ -240,6 +240,7 @@ impl FrameDecoder {
     /// Chooses the state behind the head of a frame.
     fn begin(&mut self, kind: FrameType, length: u64) -> Result<FrameState, Fault> {
         let first = !std::mem::replace(&mut self.begun, true);
+        // RFC 9114, section 6.2.1: SETTINGS is the first frame of a control stream.
         if self.on == On::Control && first && kind != FrameType::Settings {
             return Err(Fault::connection(
                 Code::MissingSettings,
@@ -248,6 +249,7 @@ impl FrameDecoder {
         }
 
         admit(kind, self.on)?;
+        // Such frames cost their sender nothing, so they have a budget.
         if matches!(kind, FrameType::Other(_)) || (kind == FrameType::Data && length == 0) {
             self.idle += 1;
             if self.idle > IDLE_FRAMES {
@@ -267,6 +269,7 @@ impl FrameDecoder {
                     length,
                     gathered: Gathered::default(),
                 }),
+                // Only this stream fails: other requests may have smaller sections.
                 _ if kind == FrameType::Headers => Err(Fault::stream(
                     Code::ExcessiveLoad,
                     "a field section is too large",

@@ -115,6 +115,8 @@ impl<'a> FieldSection<'a> {
         let Some(&first) = self.rest.first() else {
             return Ok(None);
         };
+        // RFC 9114, section 4.2.2: each line counts for 32 bytes beside its texts, so that empty
+        // lines are bounded, too.
         self.left.lines = self.left.lines.checked_sub(1).ok_or(QpackError::TooMany)?;
         self.left.bytes = self
             .left

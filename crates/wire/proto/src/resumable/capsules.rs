@@ -185,6 +185,7 @@ impl ResumableDecoder {
             match &mut self.state {
                 ResumableState::Failed(error) => return Err(*error),
                 ResumableState::Header { .. } => {
+                    // The end comes behind the bytes of FINAL_DATA, not behind its header.
                     if self.last && !self.ended {
                         self.ended = true;
                         return Ok(Some(ResumablePiece::End));
@@ -224,6 +225,7 @@ impl ResumableDecoder {
         let ResumableState::Header { bytes, held } = &mut self.state else {
             return Ok(true);
         };
+        // A header may come byte by byte: an incomplete one is copied, and decoded anew with more.
         let added = self.input.len().min(MAX_HEADER - *held);
         bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
         let available = *held + added;

@@ -47,6 +47,7 @@ impl Index {
     /// The routes that may match an exchange.
     pub(crate) fn candidates(&self, view: &View<'_>) -> Candidates<'_> {
         let mut found = Candidates::new(self);
+        // Without keys, every route is one that is always tried.
         if self.kinds.is_empty() {
             return found;
         }
