@@ -131,11 +131,8 @@ impl Opens for Behalf {
 
     fn tunnel(&self, head: RequestHead) -> OpeningTunnel<'_> {
         Box::pin(async move {
-            if !matches!(
-                head.kind(),
-                Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp
-            ) {
-                return Err(unfit("it is not a tunnel of bytes or datagrams"));
+            if head.kind() == Kind::Message {
+                return Err(unfit("it is a request, not a tunnel"));
             }
             match self.first_answer(head, Incoming::Empty).await? {
                 FirstAnswer::Tunnel(tunnel) => Ok(tunnel),

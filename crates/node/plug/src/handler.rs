@@ -10,6 +10,7 @@ use hermes_config::model::Document;
 use hermes_http::{Frame, Incoming, Kind, Outgoing, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
 use hermes_observe::{Exchange, NeighbourView};
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
@@ -184,6 +185,8 @@ pub type OpeningAnswer<'a> =
 
 /// A tunnel that a handler or a connector opened.
 pub struct OpenedTunnel {
+    /// The fields of the answer that opened it, such as the protocol that a WebSocket agreed on.
+    pub fields: Fields,
     /// From the target: its bytes, or capsules where the tunnel carries packets.
     pub incoming: Incoming,
     /// To the target.
@@ -233,10 +236,10 @@ impl Opener {
         }
     }
 
-    /// Opens a tunnel along the first route that matches its CONNECT, connect-tcp or CONNECT-UDP. Dropping both halves ends it.
+    /// Opens a tunnel of any kind along the first route that matches its request. Dropping both halves ends it.
     ///
     /// # Errors
-    /// The request is no tunnel's, or was refused on the way; else as for [`Self::open`].
+    /// The request is a message, or was refused on the way; else as for [`Self::open`].
     pub async fn tunnel(&self, head: RequestHead) -> Result<OpenedTunnel, Refusal> {
         match &self.0 {
             Some(opens) => opens.tunnel(head).await,

@@ -10,6 +10,7 @@ use hermes_http::{Kind, Outgoing, pipe};
 use hermes_plug::arrival::End;
 use hermes_plug::{Connecting, Connector, Handler, HandlerRequest, Handling, Plugs, TunnelRequest};
 use http::uri::Authority;
+use http::{HeaderName, HeaderValue};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -190,11 +191,8 @@ async fn a_handler_gets_the_upgrades_that_it_takes_and_no_others() {
     node.end().await;
 }
 
-#[tokio::test]
-async fn a_connector_gives_ip_packets() {
-    let yaml =
-        "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { terminate: { by: echo } } ]\n";
-    let node = Node::start("ip", yaml, Plugs::new().connector("echo", Echo));
+/// Asks for a tunnel of IP packets, sends one, and gets it back.
+async fn ip_packets_come_back(node: &Node) {
     let mut client = node.connect().await;
     say(
         &mut client,
@@ -212,6 +210,58 @@ async fn a_connector_gives_ip_packets() {
     let mut echoed = vec![0; capsule.len()];
     client.read_exact(&mut echoed).await.unwrap();
     assert_eq!(echoed, capsule);
+}
+
+#[tokio::test]
+async fn a_connector_gives_ip_packets() {
+    let yaml =
+        "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { terminate: { by: echo } } ]\n";
+    let node = Node::start("ip", yaml, Plugs::new().connector("echo", Echo));
+    ip_packets_come_back(&node).await;
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_handler_opens_upgrades_and_tunnels_of_ip() {
+    /// Opens each tunnel again, with another field.
+    struct Hop;
+
+    impl Handler for Hop {
+        fn handle(&self, _: HandlerRequest) -> Handling<'_> {
+            Box::pin(std::future::pending())
+        }
+
+        fn takes(&self, kind: Kind) -> bool {
+            kind != Kind::Message
+        }
+
+        fn tunnel(&self, request: TunnelRequest) -> Connecting<'_> {
+            Box::pin(async move {
+                let TunnelRequest {
+                    mut head, opener, ..
+                } = request;
+                let name = HeaderName::from_static("x-hop");
+                head.fields.insert(name, HeaderValue::from_static("1"));
+                let opened = opener.tunnel(head).await?;
+                Ok(End::Stream(opened.incoming, opened.outgoing))
+            })
+        }
+    }
+
+    let yaml = "listeners: { web: { http: 127.0.0.1:0 } }\nroutes:\n  \
+                - { match: { fields: { x-hop: \"1\" } }, terminate: { by: echo } }\n  \
+                - { handle: hop }\n";
+    let plugs = Plugs::new().connector("echo", Echo).handler("hop", Hop);
+    let node = Node::start("hop", yaml, plugs);
+    ip_packets_come_back(&node).await;
+
+    let mut client = node.connect().await;
+    let request = format!("GET http://ECHO/chat HTTP/1.1\r\nHost: ECHO\r\n{WEBSOCKET}");
+    say(&mut client, &request).await;
+    let head = hear(&mut client, "\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    assert!(head.contains(ACCEPTED), "{head}");
+    echoes(client).await;
     node.end().await;
 }
 

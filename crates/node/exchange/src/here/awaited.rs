@@ -133,10 +133,11 @@ impl Awaited {
 }
 
 impl HeldClient for Awaited {
-    fn accept(self: Box<Self>, _: Fields) -> Replying<(Incoming, Outgoing)> {
+    fn accept(self: Box<Self>, fields: Fields) -> Replying<(Incoming, Outgoing)> {
         let (to_target, from_plug) = pipe(None);
         let (to_plug, from_target) = pipe(None);
         let tunnel = OpenedTunnel {
+            fields,
             incoming: from_target,
             outgoing: to_target,
         };
