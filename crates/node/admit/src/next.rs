@@ -38,8 +38,8 @@ pub struct Next {
     resume: Option<ResumePolicy>,
     /// The same for connections to names of the overlay, which do where nothing says otherwise.
     resume_of_names: Option<ResumePolicy>,
-    /// The handler that takes requests into custody on the way there.
-    custody: Option<Handled>,
+    /// The handler that carries requests there, in place of a connection.
+    carrier: Option<Handled>,
     /// Whether their clients are answered before they are open.
     answers_early: bool,
     /// The store of its broadcasts.
@@ -167,7 +167,7 @@ impl Next {
         let retry = config.and_then(|config| config.retry.as_ref());
         let hedge = config.and_then(|config| config.hedge.as_ref());
 
-        let custody = custody_of(receiver, retry, route.retry.as_ref(), plugs);
+        let carrier = custody_of(receiver, retry, route.retry.as_ref(), plugs);
         Some(Self {
             timeouts: upstream.timeouts().overlaid(&route.timeouts),
             retry: Policy::of(retry, route.retry.as_ref()),
@@ -176,9 +176,9 @@ impl Next {
             answers_early: answers_early(route),
             resume: ResumePolicy::of(route).filter(|_| receiver == Receiver::Proxy),
             resume_of_names: ResumePolicy::of_names(route)
-                .filter(|_| receiver == Receiver::Proxy && custody.is_none()),
+                .filter(|_| receiver == Receiver::Proxy && carrier.is_none()),
             store: store_of(route, plugs),
-            custody,
+            carrier,
             to: To::Upstream { upstream, receiver },
         })
     }
@@ -222,7 +222,7 @@ impl Next {
             through: Through::compile(route, plugs),
             resume: None,
             resume_of_names: None,
-            custody: None,
+            carrier: None,
             answers_early: answers_early(route),
             store: store_of(route, plugs),
         }
@@ -253,9 +253,9 @@ impl Next {
         }
     }
 
-    /// The handler that takes requests into custody on the way there.
-    pub fn custody(&self) -> Option<&Handled> {
-        self.custody.as_ref()
+    /// The handler that carries requests there, in place of a connection.
+    pub fn carrier(&self) -> Option<&Handled> {
+        self.carrier.as_ref()
     }
 
     /// The store of broadcasts along its route.

@@ -24,7 +24,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_rules::route::Act;
 
 use crate::carried::Carried;
-use crate::custody;
+use crate::carrier;
 use crate::failed::Failed;
 use crate::here::attach;
 use crate::here::between;
@@ -44,7 +44,7 @@ use crate::tunnel::terminate;
 
 /// Acts on an exchange; what it returns is left to be carried, or says why the exchange ended, for the record.
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried, Failed> {
-    if let Err(refusal) = custody::permits(routed, &arrival) {
+    if let Err(refusal) = carrier::permits(routed, &arrival) {
         return Err(Failed::untouched(arrival, refusal));
     }
     let arrival = match broadcast::offer(routed, arrival) {
@@ -128,8 +128,8 @@ async fn by_kind(routed: &Routed, arrival: Arrival, next: &Arc<Next>) -> Result<
         (Kind::ConnectIp, Receiver::Origin) if !is_plug => {
             Box::pin(packets::open(routed, arrival, next)).await
         }
-        (Kind::Message | Kind::Connect | Kind::ConnectTcp, _) if next.custody().is_some() => {
-            Box::pin(custody::forward(routed, arrival, next)).await
+        (Kind::Message | Kind::Connect | Kind::ConnectTcp, _) if next.carrier().is_some() => {
+            Box::pin(carrier::forward(routed, arrival, next)).await
         }
         (Kind::Message, _) if !next.through.between.is_empty() => {
             Box::pin(between::answer(routed, arrival, next))

@@ -8,13 +8,13 @@
 //! - `forward`: the action of its route. `message`, `tunnel`, `datagrams` and `packets` carry it; `here`: it ends at this node.
 //! - `reach`: from a route to an open connection, socket, tunnel or path. `carried`: an open tunnel. `pump`: the loop that moves one
 //!   direction.
-//! - `custody`: kept until a neighbour has it, instead of a connection. `behalf`: exchanges that plugs open.
+//! - `carrier`: taken to the next proxy by a plug, in place of a connection. `behalf`: exchanges that plugs open.
 //!
 //! Specifications: RFC 9110 (proxy role), RFC 9298 (CONNECT-UDP), RFC 9484 (CONNECT-IP).
 
 mod behalf;
 mod carried;
-mod custody;
+mod carrier;
 mod datagrams;
 mod failed;
 mod forward;

@@ -22,8 +22,8 @@ use crate::refusal::Refusal;
 use crate::settings::Settings;
 use crate::target::Target;
 
-/// Answers the requests of routes that say `handle: NAME`; one of the name `custody`, also those of routes to an upstream with
-/// `retry: { custody: true }`, as they would leave for it.
+/// Answers the requests of routes that say `handle: NAME`; a *carrier*, also those of routes to an upstream whose `retry` asks for it,
+/// as they would leave for the next proxy.
 ///
 /// - **Gets** the request as the routes saw it: whose it is was decided, filters have allowed it, and hop-by-hop fields are gone; the
 ///   content as it comes; and an [`Opener`].
@@ -31,7 +31,7 @@ use crate::target::Target;
 ///   fast as the client reads, and the handler's end of the pipe waits meanwhile. Tunnels of bytes and of datagrams go to
 ///   [`Handler::tunnel`], the counterpart of [`Connector::connect`](crate::Connector::connect).
 ///   Content for many clients, or without end, is a [`Feed`].
-///   The handler of custody gets tunnels of bytes, too, as CONNECT: their bytes are the contents.
+///   A carrier gets tunnels of bytes, too, as CONNECT: their bytes are the contents.
 /// - **Time**: none is set. Its future is dropped when the client goes away before the answer; afterwards the pipe is
 ///   [broken](hermes_http::Outgoing::broken); a client of HTTP/1.1 that closes is noticed when something is sent to it, and where a
 ///   [`Feed`] answers it at once.
@@ -71,7 +71,7 @@ pub trait Handler: Send + Sync {
     /// A reload has put this document in force. For handlers that the document has settings for; it must not block.
     fn follow(&self, _document: &Document) {}
 
-    /// The neighbours in custody, as `hermes status` and the metrics show them. For the handler of that name; it must not block.
+    /// The neighbours to which it carries requests, as `hermes status` and the metrics show them. It must not block.
     fn neighbours(&self) -> Vec<NeighbourView> {
         Vec::new()
     }
@@ -94,7 +94,7 @@ pub struct HandlerRequest {
     pub source: Arc<StreamInfo>,
     /// Where it entered.
     pub listener: Arc<str>,
-    /// The way to the next hop, where the handler stands between; its name, where the request was taken into custody.
+    /// The way to the next hop, where the handler stands between; its name, where the handler carries the request there.
     pub onward: Option<Onward>,
     /// Opens exchanges in its name.
     pub opener: Opener,
@@ -108,7 +108,7 @@ pub enum Response {
     Whole(ResponseHead, Bytes),
     /// With content that comes.
     Stream(ResponseHead, Incoming),
-    /// With content that is made as the client takes it. A request in custody is not answered so.
+    /// With content that is made as the client takes it. A carrier gives none.
     Feed(ResponseHead, Box<dyn Feed>),
 }
 

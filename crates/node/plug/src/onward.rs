@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 #[derive(Clone)]
 pub struct Onward {
     upstream: Arc<str>,
-    /// `None` in custody: the request has left for its neighbour.
+    /// `None` for a carrier, which is itself the way on.
     sends: Option<Arc<dyn Sends>>,
 }
 
@@ -31,8 +31,8 @@ impl Onward {
         }
     }
 
-    /// To the neighbour that is this upstream.
-    pub fn in_custody(upstream: Arc<str>) -> Self {
+    /// To this upstream, by the plug that gets it.
+    pub fn by_carrier(upstream: Arc<str>) -> Self {
         Self {
             upstream,
             sends: None,
@@ -49,7 +49,7 @@ impl Onward {
     /// Dropping the answer's content ends it. May be called more than once, or never.
     ///
     /// # Errors
-    /// The request is in custody, or the node ends.
+    /// The plug is itself the way on, or the node ends.
     pub async fn send(
         &self,
         head: RequestHead,
@@ -58,7 +58,7 @@ impl Onward {
         match &self.sends {
             Some(sends) => sends.send(head, content).await,
             None => {
-                let details = "a request in custody leaves for its neighbour alone";
+                let details = "the plug that carries a request has no other way on";
                 Err(Refusal::new(ProxyError::ProxyInternalError, details))
             }
         }

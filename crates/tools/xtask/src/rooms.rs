@@ -16,7 +16,7 @@ struct Storeys {
 /// The crates. `ARCHITECTURE.md` draws them.
 const STOREYS: &[Storeys] = &[Storeys {
     name: "crates/node/exchange",
-    rooms: "pump transformed failed carried reach message datagrams packets tunnel here custody forward behalf lib",
+    rooms: "pump transformed failed carried reach message datagrams packets tunnel here carrier forward behalf lib",
 }];
 
 /// Rooms that know one above them, or that have no place in the order.

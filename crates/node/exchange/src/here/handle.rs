@@ -17,7 +17,7 @@ use crate::pump::{Direction, pump};
 use crate::reach::plug_request;
 use crate::reach::progress::AnswerProgress;
 
-/// Gives a message to a handler; `onward` is the way that it was on when it was taken into custody.
+/// Gives a message to a handler; `onward` is the way that it was on when the route's carrier took it.
 pub(crate) async fn give(
     routed: &Routed,
     offered: Offered,
@@ -55,7 +55,7 @@ pub(crate) async fn give(
 /// Changes the head of a handler's response on its way to the client.
 pub(crate) type Returning<'a> = &'a (dyn Fn(ResponseHead) -> ResponseHead + Sync);
 
-/// The owner of a feed that answers the request; none in custody, and where no route leads to the handler.
+/// The owner of a feed that answers the request; none for a carrier, and where no route leads to the handler.
 pub(crate) type OwnFeeds<'a> = &'a (dyn Fn() -> Option<FeedOwner> + Sync);
 
 /// A request that a handler answers.

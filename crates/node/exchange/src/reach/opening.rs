@@ -21,7 +21,7 @@ use hermes_upstream::{ConnectFailure, UdpDialled, UdpPath};
 use http::StatusCode;
 
 use super::byte_end::BytePath;
-use super::custody_path;
+use super::carrier_path;
 use super::datagram_path::{Ends, Path};
 use super::departure::{self, depart};
 use super::descriptor_share;
@@ -110,8 +110,8 @@ pub(crate) async fn bytes(
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     }
 
-    if let Some(handled) = next.custody() {
-        let path = Box::pin(custody_path::path(routed, head, &fields, next, handled)).await?;
+    if let Some(handled) = next.carrier() {
+        let path = Box::pin(carrier_path::path(routed, head, &fields, next, handled)).await?;
         return Ok((path, Opened::new(routed, head, next, None)));
     }
 

@@ -7,7 +7,7 @@
 //! Both ends are the same in what they do with bytes: [`sides`] reads and writes the side that the end serves, [`path`] the path. What
 //! they share, and what outlives an exchange, is in [`hermes_admit::outliving`].
 //!
-//! A path may be one in custody ([`crate::custody`]): then it survives outages by itself, and another is only needed where a node in between was
+//! A path may be that of a plug ([`crate::carrier`]): then it survives outages by itself, and another is only needed where a node in between was
 //! started again.
 //!
 //! Not done yet: the *first* path of a tunnel is tried only as often as `retry.attempts` says; and that a path goes nowhere is for the connection

@@ -1,4 +1,4 @@
-//! Requests and tunnels that are taken into custody on their way to the next proxy, instead of a connection there.
+//! Requests and tunnels that a plug carries to the next proxy, in place of a connection there: the route's *carrier*.
 
 use std::sync::atomic::AtomicU64;
 
@@ -21,7 +21,7 @@ use super::carried::Carried;
 use super::pump::{Direction, pump};
 use crate::failed::{Failed, Unanswered};
 use crate::here::handle;
-use crate::reach::custody_path::{CUSTODY, answer, ask, connect};
+use crate::reach::carrier_path::{answer, ask, connect, endpoint};
 use crate::reach::departure::depart;
 use crate::reach::form;
 use crate::reach::next_tunnel::{passed_on, refused};
@@ -36,7 +36,7 @@ pub(crate) fn permits(routed: &Routed, arrival: &Arrival) -> Result<(), Refusal>
         return Ok(());
     };
     let keeps = match &routed.route.act {
-        Act::Proxy(hops) => hops.iter().all(|next| next.custody().is_some()),
+        Act::Proxy(hops) => hops.iter().all(|next| next.carrier().is_some()),
         _ => false,
     };
     if !offered.is_taken_up() || keeps && routed.route.config.broadcast.is_none() {
@@ -47,7 +47,7 @@ pub(crate) fn permits(routed: &Routed, arrival: &Arrival) -> Result<(), Refusal>
     Err(Refusal::new(ProxyError::HttpResponseIncomplete, details))
 }
 
-/// Has the plug of custody answer a request, or carry a tunnel.
+/// Has the carrier answer a request, or carry a tunnel.
 pub(crate) async fn forward(
     routed: &Routed,
     arrival: Arrival,
@@ -59,13 +59,13 @@ pub(crate) async fn forward(
     }
 }
 
-/// Has the plug answer, with the request as it would leave for the next proxy.
+/// Has the carrier answer, with the request as it would leave for the next proxy.
 async fn message(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<String, Failed> {
     let departing = depart(routed, arrival.head_mut().take(), next);
-    let refusal = match (departing, arrival, next.custody()) {
+    let refusal = match (departing, arrival, next.carrier()) {
         (Ok((head, _)), Arrival::Offered(mut offered), Some(handled)) => {
             offered.head = head;
-            let onward = Some(Onward::in_custody(next.name().clone()));
+            let onward = Some(Onward::by_carrier(next.name().clone()));
             return handle::give(routed, *offered, handled, onward).await;
         }
         (Err(refusal), unanswered, _) => (refusal, unanswered),
@@ -79,11 +79,11 @@ async fn message(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<S
     })
 }
 
-/// Has the plug carry a tunnel of bytes: as a CONNECT whose content is what the client says, and whose response's content is what
-/// the target says.
+/// Has the carrier take a tunnel of bytes: as a CONNECT whose content is the client's bytes, and whose response's content is the
+/// target's.
 async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
     let head = connect(routed, arrival.head(), next);
-    let (mut head, handled, offered) = match (head, next.custody(), arrival) {
+    let (mut head, handled, offered) = match (head, next.carrier(), arrival) {
         (Ok(head), Some(handled), Arrival::Offered(offered)) => (head, handled, offered),
         (head, _, unanswered) => {
             return Err(Failed {
@@ -94,7 +94,7 @@ async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carrie
     };
 
     let exchange = &routed.exchange;
-    exchange.upstream(next.name(), &CUSTODY.into(), None);
+    exchange.upstream(next.name(), &endpoint(handled), None);
     if offered.is_stored() {
         return relay(routed, offered, head, (next, handled)).await;
     }
@@ -108,7 +108,7 @@ async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carrie
     open(routed, offered, (head, session), (next, handled)).await
 }
 
-/// Passes a tunnel on that came in custody: its bytes pass before it is known whether the target answers.
+/// Passes a tunnel on that a carrier brought here: its bytes pass before it is known whether the target answers.
 async fn relay(
     routed: &Routed,
     mut offered: Box<Offered>,
@@ -118,7 +118,7 @@ async fn relay(
     let opened = Opened::new(routed, &offered.head, next, None);
     let mut guard = enter(routed, opened, false);
     offered.head = head;
-    let onward = Some(Onward::in_custody(next.name().clone()));
+    let onward = Some(Onward::by_carrier(next.name().clone()));
     tokio::select! {
         ended = handle::give(routed, *offered, handled, onward) => ended.map(Carried::Over),
         reason = guard.ended() => Ok(Carried::Over(format!("policy_changed: {reason}"))),
@@ -187,7 +187,7 @@ async fn begin(
             Ok((head, _)) => format!("the next hop answered {}", head.status),
             Err(refusal) => refusal.reason(),
         };
-        tracing::info!(target, reason, "a tunnel in custody was not opened");
+        tracing::info!(target, reason, "a carried tunnel was not opened");
         sent.reset(Reset::Connect);
     });
     let answered = TunnelAnswer {
@@ -266,6 +266,6 @@ async fn accept(
 }
 
 fn no_message() -> Refusal {
-    let details = "datagrams do not pass in custody";
+    let details = "the plug of this route carries requests and tunnels of bytes alone";
     Refusal::new(ProxyError::ProxyInternalError, details)
 }

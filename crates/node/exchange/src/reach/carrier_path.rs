@@ -1,4 +1,6 @@
-//! Paths for bytes in custody: a CONNECT that the plug answers, instead of a connection to the next proxy.
+//! Paths for bytes by a route's carrier: a CONNECT that the plug answers, in place of a connection to the next proxy.
+
+use std::sync::Arc;
 
 use hermes_admit::next::{Handled, Next};
 use hermes_admit::routed::Routed;
@@ -16,7 +18,7 @@ use super::departure::depart;
 use super::next_tunnel;
 use super::plug_request;
 
-/// Opens a path in custody for a tunnel that goes on: its request has these fields as well.
+/// Opens a path by the carrier for a tunnel that goes on: its request has these fields as well.
 pub(crate) async fn path(
     routed: &Routed,
     head: &RequestHead,
@@ -40,8 +42,10 @@ pub(crate) async fn path(
     })
 }
 
-/// What stands for an endpoint in the record.
-pub(crate) const CUSTODY: &str = "(custody)";
+/// The endpoint in the record of an exchange that this plug carries.
+pub(crate) fn endpoint(carrier: &Handled) -> Arc<str> {
+    format!("({})", carrier.name).into()
+}
 
 /// The CONNECT that leaves, whatever form the tunnel came in.
 pub(crate) fn connect(
@@ -70,7 +74,7 @@ pub(crate) fn ask(
         routed,
         head,
         content,
-        Some(Onward::in_custody(next.name().clone())),
+        Some(Onward::by_carrier(next.name().clone())),
     )
 }
 
@@ -83,7 +87,7 @@ pub(crate) async fn answer(
         Response::Stream(head, content) => (head, content),
         Response::Whole(head, _) => (head, Incoming::Empty),
         Response::Feed(..) => {
-            let details = "a tunnel in custody cannot be answered with a feed";
+            let details = "a carried tunnel cannot be answered with a feed";
             return Err(Refusal::new(ProxyError::ProxyInternalError, details));
         }
     })
