@@ -5,16 +5,17 @@
 //! ```
 
 mod cursor;
+mod reader;
 mod sift;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::gathered::Gathered;
 use crate::varint;
 
 /// The field that says that a stream consists of capsules (RFC 9297, section 3.4).
 pub const CAPSULE_PROTOCOL: http::HeaderName = http::HeaderName::from_static("capsule-protocol");
 pub use cursor::CapsuleCursor;
+pub(crate) use reader::{CapsuleHeader, CapsulePart, CapsuleReader};
 pub use sift::{CapsuleSieve, Sifted};
 
 /// The longest header, in bytes: two variable-length integers.
@@ -113,59 +114,38 @@ pub fn encode_header(kind: CapsuleType, length: u64, output: &mut BytesMut) {
 #[derive(Debug)]
 pub struct CapsuleDecoder {
     limit: u64,
-    input: Bytes,
-    state: CapsuleState,
+    reader: CapsuleReader,
     discarded: u64,
+    failed: Option<CapsuleError>,
 }
-
-#[derive(Debug)]
-enum CapsuleState {
-    Header {
-        bytes: [u8; MAX_HEADER],
-        length: usize,
-    },
-    Value {
-        kind: CapsuleType,
-        length: usize,
-        gathered: Gathered,
-    },
-    Discard {
-        left: u64,
-    },
-    Failed(CapsuleError),
-}
-
-const AT_START: CapsuleState = CapsuleState::Header {
-    bytes: [0; MAX_HEADER],
-    length: 0,
-};
 
 impl CapsuleDecoder {
     /// A decoder of values up to `max_length` bytes.
     pub fn new(max_length: u64) -> Self {
         Self {
             limit: max_length,
-            input: Bytes::new(),
-            state: AT_START,
+            reader: CapsuleReader::default(),
             discarded: 0,
+            failed: None,
         }
     }
 
     /// Adds received bytes. Meant to be called when [`next`](Self::next) has nothing left; earlier,
     /// bytes are copied.
     pub fn push(&mut self, chunk: Bytes) {
-        if matches!(self.state, CapsuleState::Failed(_)) {
+        if self.failed.is_some() {
             return;
         }
-        if self.input.is_empty() {
-            self.input = chunk;
+        let input = std::mem::take(&mut self.reader.input);
+        if input.is_empty() {
+            self.reader.push(chunk);
             return;
         }
 
-        let mut joined = BytesMut::with_capacity(self.input.len() + chunk.len());
-        joined.extend_from_slice(&self.input);
+        let mut joined = BytesMut::with_capacity(input.len() + chunk.len());
+        joined.extend_from_slice(&input);
         joined.extend_from_slice(&chunk);
-        self.input = joined.freeze();
+        self.reader.push(joined.freeze());
     }
 
     /// The next whole capsule, or `None` when more bytes are needed.
@@ -177,20 +157,21 @@ impl CapsuleDecoder {
         reason = "None is not the end: more may be pushed"
     )]
     pub fn next(&mut self) -> Result<Option<Capsule>, CapsuleError> {
-        loop {
-            let progress = match &self.state {
-                CapsuleState::Header { .. } => self.header(),
-                CapsuleState::Value { .. } => match self.value() {
-                    None => false,
-                    capsule => return Ok(capsule),
-                },
-                CapsuleState::Discard { .. } => self.discard(),
-                CapsuleState::Failed(error) => return Err(*error),
-            };
-            if !progress {
-                return Ok(None);
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        while let Some(part) = self.reader.next() {
+            match part {
+                CapsulePart::Header(header) => self.begin(header)?,
+                // Values are gathered or skipped.
+                CapsulePart::Piece(_) => {}
+                CapsulePart::Value(code, value) => {
+                    let kind = CapsuleType::from(code);
+                    return Ok(Some(Capsule { kind, value }));
+                }
             }
         }
+        Ok(None)
     }
 
     /// Says whether the stream may end here.
@@ -198,10 +179,10 @@ impl CapsuleDecoder {
     /// # Errors
     /// [`CapsuleError::Truncated`] inside a capsule (RFC 9297, section 3.3), or the error that came before.
     pub fn finish(&self) -> Result<(), CapsuleError> {
-        match &self.state {
-            CapsuleState::Header { length: 0, .. } if self.input.is_empty() => Ok(()),
-            CapsuleState::Failed(error) => Err(*error),
-            _ => Err(CapsuleError::Truncated),
+        match self.failed {
+            Some(error) => Err(error),
+            None if self.reader.is_between() && self.reader.input.is_empty() => Ok(()),
+            None => Err(CapsuleError::Truncated),
         }
     }
 
@@ -210,103 +191,20 @@ impl CapsuleDecoder {
         self.discarded
     }
 
-    /// Reads the header; false when bytes are missing, which then all are kept.
-    fn header(&mut self) -> bool {
-        let CapsuleState::Header {
-            bytes,
-            length: held,
-        } = &mut self.state
-        else {
-            return false;
+    /// Has the value behind a header gathered, or skipped.
+    fn begin(&mut self, header: CapsuleHeader) -> Result<(), CapsuleError> {
+        let Err(error) = self.reader.gather(header, self.limit) else {
+            return Ok(());
         };
-
-        let added = self.input.len().min(MAX_HEADER - *held);
-        bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
-        let available = *held + added;
-        let mut rest = &bytes[..available];
-        let Some((code, length)) = varint::decode(&mut rest).zip(varint::decode(&mut rest)) else {
-            *held = available;
-            let _ = self.input.split_to(added);
-            return false;
-        };
-
-        let used = available - rest.len() - *held;
-        let _ = self.input.split_to(used);
-        self.state = self.begin(code, length);
-
-        true
-    }
-
-    /// Chooses the state behind the header of a capsule.
-    fn begin(&mut self, code: u64, length: u64) -> CapsuleState {
-        let kind = CapsuleType::from(code);
-        match usize::try_from(length) {
-            Ok(length) if length as u64 <= self.limit => CapsuleState::Value {
-                kind,
-                length,
-                gathered: Gathered::default(),
-            },
-            _ if matches!(kind, CapsuleType::Other(_)) => {
-                self.discarded += 1;
-                CapsuleState::Discard { left: length }
-            }
-            _ => CapsuleState::Failed(self.fail(code, length)),
+        if matches!(CapsuleType::from(header.code), CapsuleType::Other(_)) {
+            self.discarded += 1;
+            self.reader.skip();
+            return Ok(());
         }
-    }
 
-    fn fail(&mut self, code: u64, length: u64) -> CapsuleError {
-        self.input = Bytes::new();
-        CapsuleError::TooLong {
-            code,
-            length,
-            limit: self.limit,
-        }
-    }
-
-    /// Completes the value, or keeps the part that is here.
-    fn value(&mut self) -> Option<Capsule> {
-        let CapsuleState::Value {
-            kind,
-            length,
-            gathered,
-        } = &mut self.state
-        else {
-            return None;
-        };
-
-        let value = gathered.take(*length, &mut self.input)?;
-        let kind = *kind;
-        self.state = AT_START;
-        Some(Capsule { kind, value })
-    }
-
-    /// Drops the part of a capsule that is here; false when more of it is to come.
-    fn discard(&mut self) -> bool {
-        let CapsuleState::Discard { left } = &mut self.state else {
-            return false;
-        };
-        let dropped = self
-            .input
-            .len()
-            .min(usize::try_from(*left).unwrap_or(usize::MAX));
-        *left -= dropped as u64;
-        let _ = self.input.split_to(dropped);
-
-        if *left > 0 {
-            return false;
-        }
-        self.state = AT_START;
-        true
-    }
-
-    /// Bytes held between chunks.
-    #[cfg(test)]
-    fn held(&self) -> usize {
-        match &self.state {
-            CapsuleState::Header { length, .. } => *length,
-            CapsuleState::Value { gathered, .. } => gathered.len(),
-            CapsuleState::Discard { .. } | CapsuleState::Failed(_) => 0,
-        }
+        self.reader.input = Bytes::new();
+        self.failed = Some(error);
+        Err(error)
     }
 }
 
@@ -349,8 +247,8 @@ fn decode_all(
         while let Ok(Some(capsule)) = decoder.next() {
             capsules.push(capsule);
         }
-        assert!(decoder.input.is_empty());
-        assert!(decoder.held() <= MAX_HEADER.max(limit as usize));
+        assert!(decoder.reader.input.is_empty());
+        assert!(decoder.reader.held() <= MAX_HEADER.max(limit as usize));
     }
 
     (capsules, decoder.discarded(), decoder.finish())

@@ -4,9 +4,9 @@
 //! Capsules of other types are dropped as they pass, whatever their length; only the header of a
 //! capsule is ever held.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
-use crate::capsule::{CapsuleError, MAX_HEADER};
+use crate::capsule::{CapsuleError, CapsulePart, CapsuleReader, MAX_HEADER};
 use crate::varint;
 
 /// The upgrade token, and the value of `:protocol`.
@@ -54,51 +54,19 @@ pub fn encode(data: &[u8], last: bool) -> Bytes {
 /// Takes the bytes of TCP out of a stream of capsules, without waiting for whole ones.
 ///
 /// Push a chunk, then take pieces until there is none, then push the next.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ConnectTcpDecoder {
-    input: Bytes,
-    state: ConnectTcpState,
+    reader: CapsuleReader,
     /// The header of FINAL_DATA has come.
     last: bool,
     /// [`TcpPiece::End`] was given.
     ended: bool,
 }
 
-#[derive(Debug)]
-enum ConnectTcpState {
-    Header {
-        bytes: [u8; MAX_HEADER],
-        held: usize,
-    },
-    Data {
-        left: u64,
-    },
-    Other {
-        left: u64,
-    },
-}
-
-const AT_START: ConnectTcpState = ConnectTcpState::Header {
-    bytes: [0; MAX_HEADER],
-    held: 0,
-};
-
-impl Default for ConnectTcpDecoder {
-    fn default() -> Self {
-        Self {
-            input: Bytes::new(),
-            state: AT_START,
-            last: false,
-            ended: false,
-        }
-    }
-}
-
 impl ConnectTcpDecoder {
     /// Adds received bytes, when [`next`](Self::next) has nothing left.
     pub fn push(&mut self, chunk: Bytes) {
-        debug_assert!(self.input.is_empty(), "earlier bytes were not taken");
-        self.input = chunk;
+        self.reader.push(chunk);
     }
 
     /// The next piece, or `None` when more bytes are needed.
@@ -111,36 +79,27 @@ impl ConnectTcpDecoder {
     )]
     pub fn next(&mut self) -> Result<Option<TcpPiece>, ConnectTcpError> {
         loop {
-            match &mut self.state {
-                ConnectTcpState::Header { .. } => {
-                    if self.is_end() && !self.ended {
-                        self.ended = true;
-                        return Ok(Some(TcpPiece::End));
-                    }
-                    if !self.header()? {
-                        return Ok(None);
-                    }
+            if self.is_end() && !self.ended {
+                self.ended = true;
+                return Ok(Some(TcpPiece::End));
+            }
+            match self.reader.next() {
+                None => return Ok(None),
+                Some(CapsulePart::Header(header)) => match header.code {
+                    DATA | FINAL_DATA if self.last => return Err(ConnectTcpError::AfterEnd),
+                    code @ (DATA | FINAL_DATA) => self.last = code == FINAL_DATA,
+                    _ => self.reader.skip(),
+                },
+                Some(CapsulePart::Piece(data) | CapsulePart::Value(_, data)) => {
+                    return Ok(Some(TcpPiece::Data(data)));
                 }
-                ConnectTcpState::Data { left: 0 } | ConnectTcpState::Other { left: 0 } => {
-                    self.state = AT_START
-                }
-                ConnectTcpState::Data { .. } | ConnectTcpState::Other { .. }
-                    if self.input.is_empty() =>
-                {
-                    return Ok(None);
-                }
-                ConnectTcpState::Data { left } => {
-                    let taken = take(&mut self.input, left);
-                    return Ok(Some(TcpPiece::Data(taken)));
-                }
-                ConnectTcpState::Other { left } => drop(take(&mut self.input, left)),
             }
         }
     }
 
     /// Whether all data have come and been taken.
     pub fn is_end(&self) -> bool {
-        self.last && !matches!(self.state, ConnectTcpState::Data { left: 1.. })
+        self.last && !self.reader.has_pieces_left()
     }
 
     /// Says whether the stream may end here.
@@ -148,53 +107,15 @@ impl ConnectTcpDecoder {
     /// # Errors
     /// Something is missing.
     pub fn finish(&self) -> Result<(), ConnectTcpError> {
-        match self.state {
-            ConnectTcpState::Header { held: 1.., .. }
-            | ConnectTcpState::Data { left: 1.. }
-            | ConnectTcpState::Other { left: 1.. } => Err(CapsuleError::Truncated.into()),
-            _ if !self.last => Err(ConnectTcpError::NoEnd),
-            _ => Ok(()),
+        if !self.reader.is_between() {
+            return Err(CapsuleError::Truncated.into());
         }
-    }
-
-    /// Reads a header; false when bytes are missing, which then all are kept.
-    fn header(&mut self) -> Result<bool, ConnectTcpError> {
-        let ConnectTcpState::Header { bytes, held } = &mut self.state else {
-            return Ok(true);
-        };
-        let added = self.input.len().min(MAX_HEADER - *held);
-        bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
-        let available = *held + added;
-        let mut rest = &bytes[..available];
-        let Some((kind, length)) = varint::decode(&mut rest).zip(varint::decode(&mut rest)) else {
-            *held = available;
-            self.input.advance(added);
-            return Ok(false);
-        };
-
-        self.input.advance(available - rest.len() - *held);
-        if kind != DATA && kind != FINAL_DATA {
-            self.state = ConnectTcpState::Other { left: length };
-            return Ok(true);
-        }
-
-        self.state = ConnectTcpState::Data { left: length };
         if self.last {
-            return Err(ConnectTcpError::AfterEnd);
+            Ok(())
+        } else {
+            Err(ConnectTcpError::NoEnd)
         }
-
-        self.last = kind == FINAL_DATA;
-        Ok(true)
     }
-}
-
-/// The part of a value that is here, of which `left` bytes are missing.
-fn take(input: &mut Bytes, left: &mut u64) -> Bytes {
-    let count = input
-        .len()
-        .min(usize::try_from(*left).unwrap_or(usize::MAX));
-    *left -= count as u64;
-    input.split_to(count)
 }
 
 /// Decodes arbitrary bytes, whole and in pieces: both find the same bytes and the same end, and these survive encoding.
@@ -235,7 +156,7 @@ fn decode_all(stream: &[u8], piece: usize) -> (Vec<u8>, bool, bool) {
             }
         }
 
-        assert!(decoder.input.is_empty());
+        assert!(decoder.reader.input.is_empty());
     }
 
     (bytes, ended, decoder.finish().is_ok())
@@ -343,7 +264,7 @@ mod tests {
             b"\x21\xff\xff\xff\xff\xff\xff\xff\xffabc",
         ));
         assert_eq!(decoder.next(), Ok(None));
-        assert!(decoder.input.is_empty());
+        assert!(decoder.reader.input.is_empty());
     }
 
     proptest! {

@@ -1,11 +1,10 @@
 //! Capsules of some types taken out of a stream, everything else passed on as it is.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 
-use super::{Capsule, CapsuleError, CapsuleType, MAX_HEADER};
+use super::{Capsule, CapsuleError, CapsulePart, CapsuleReader, CapsuleType};
 #[cfg(test)]
 use crate::datagram_limit;
-use crate::varint;
 
 /// A piece of a stream of capsules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,30 +23,8 @@ pub enum Sifted {
 pub struct CapsuleSieve {
     kinds: &'static [CapsuleType],
     limit: u64,
-    input: Bytes,
-    state: SiftState,
+    reader: CapsuleReader,
 }
-
-#[derive(Debug)]
-enum SiftState {
-    Header {
-        bytes: [u8; MAX_HEADER],
-        held: usize,
-    },
-    Taken {
-        kind: CapsuleType,
-        length: usize,
-        bytes: BytesMut,
-    },
-    Other {
-        left: u64,
-    },
-}
-
-const AT_START: SiftState = SiftState::Header {
-    bytes: [0; MAX_HEADER],
-    held: 0,
-};
 
 impl CapsuleSieve {
     /// A sieve for capsules of these types, of at most `limit` bytes.
@@ -56,15 +33,13 @@ impl CapsuleSieve {
         Self {
             kinds,
             limit,
-            input: Bytes::new(),
-            state: AT_START,
+            reader: CapsuleReader::default(),
         }
     }
 
     /// Adds received bytes, when [`next`](Self::next) has nothing left.
     pub fn push(&mut self, chunk: Bytes) {
-        debug_assert!(self.input.is_empty(), "earlier bytes were not taken");
-        self.input = chunk;
+        self.reader.push(chunk);
     }
 
     /// The next piece, or `None` when more bytes are needed.
@@ -76,129 +51,35 @@ impl CapsuleSieve {
         reason = "None is not the end: more may be pushed"
     )]
     pub fn next(&mut self) -> Result<Option<Sifted>, CapsuleError> {
-        loop {
-            if let SiftState::Header { .. } = self.state {
-                match self.header()? {
-                    SiftedHeader::Missing => return Ok(None),
-                    SiftedHeader::Passed(bytes) => return Ok(Some(Sifted::Other(bytes))),
-                    SiftedHeader::Taken => {}
-                }
-            }
-            match &mut self.state {
-                SiftState::Taken { .. } => return Ok(self.taken()),
-                SiftState::Other { left } if self.input.is_empty() && *left > 0 => return Ok(None),
-                SiftState::Other { left } => {
-                    let count = self
-                        .input
-                        .len()
-                        .min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    *left -= count as u64;
-                    if *left == 0 {
-                        self.state = AT_START;
+        while let Some(part) = self.reader.next() {
+            match part {
+                // RFC 9297, 3.2: others go on, however long they are; the limit is for what is kept here.
+                CapsulePart::Header(header) => {
+                    if !self.kinds.contains(&CapsuleType::from(header.code)) {
+                        return Ok(Some(Sifted::Other(self.reader.header_bytes())));
                     }
-
-                    if count > 0 {
-                        return Ok(Some(Sifted::Other(self.input.split_to(count))));
-                    }
+                    self.reader.gather(header, self.limit)?;
                 }
-                SiftState::Header { .. } => {}
+                CapsulePart::Piece(bytes) => return Ok(Some(Sifted::Other(bytes))),
+                CapsulePart::Value(code, value) => {
+                    let kind = CapsuleType::from(code);
+                    return Ok(Some(Sifted::Taken(Capsule { kind, value })));
+                }
             }
         }
+        Ok(None)
     }
 
     /// Whether a capsule may begin here.
     #[must_use]
     pub fn is_between(&self) -> bool {
-        matches!(self.state, SiftState::Header { held: 0, .. })
+        self.reader.is_between()
     }
 
     /// The bytes that were pushed and not looked at.
     pub fn take_rest(&mut self) -> Bytes {
-        std::mem::take(&mut self.input)
+        std::mem::take(&mut self.reader.input)
     }
-
-    fn header(&mut self) -> Result<SiftedHeader, CapsuleError> {
-        let SiftState::Header { bytes, held } = &mut self.state else {
-            return Ok(SiftedHeader::Missing);
-        };
-        let added = self.input.len().min(MAX_HEADER - *held);
-        bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
-        let available = *held + added;
-        let mut rest = &bytes[..available];
-        let Some((code, length)) = varint::decode(&mut rest).zip(varint::decode(&mut rest)) else {
-            *held = available;
-            self.input.advance(added);
-            return Ok(SiftedHeader::Missing);
-        };
-
-        let whole = available - rest.len();
-        let header = Bytes::copy_from_slice(&bytes[..whole]);
-        self.input.advance(whole - *held);
-
-        // RFC 9297, 3.2: others go on, however long they are; the limit is for what is kept here.
-        let kind = CapsuleType::from(code);
-        if !self.kinds.contains(&kind) {
-            self.state = if length == 0 {
-                AT_START
-            } else {
-                SiftState::Other { left: length }
-            };
-            return Ok(SiftedHeader::Passed(header));
-        }
-
-        match usize::try_from(length) {
-            Ok(fits) if length <= self.limit => {
-                self.state = SiftState::Taken {
-                    kind,
-                    length: fits,
-                    bytes: BytesMut::new(),
-                };
-                Ok(SiftedHeader::Taken)
-            }
-            _ => Err(CapsuleError::TooLong {
-                code,
-                length,
-                limit: self.limit,
-            }),
-        }
-    }
-
-    /// Completes the value, or keeps the part that is here.
-    fn taken(&mut self) -> Option<Sifted> {
-        let SiftState::Taken {
-            kind,
-            length,
-            bytes,
-        } = &mut self.state
-        else {
-            return None;
-        };
-        let missing = *length - bytes.len();
-        if self.input.len() < missing {
-            bytes.extend_from_slice(&self.input);
-            self.input = Bytes::new();
-            return None;
-        }
-
-        let tail = self.input.split_to(missing);
-        let value = if bytes.is_empty() {
-            tail
-        } else {
-            bytes.extend_from_slice(&tail);
-            bytes.split().freeze()
-        };
-
-        let kind = *kind;
-        self.state = AT_START;
-        Some(Sifted::Taken(Capsule { kind, value }))
-    }
-}
-
-/// The fate of a capsule, known from its header.
-enum SiftedHeader {
-    Missing,
-    Taken,
-    Passed(Bytes),
 }
 
 /// Sifts arbitrary bytes, whole and in pieces: both find the same datagrams and pass on the same
@@ -259,6 +140,7 @@ fn sift(
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
     use proptest::prelude::*;
 
     use super::*;

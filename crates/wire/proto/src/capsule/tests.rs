@@ -80,7 +80,7 @@ fn drops_a_long_capsule_of_an_unknown_type_without_holding_it() {
     for _ in 0..100 {
         decoder.push(Bytes::from(vec![0; 65_536]));
         assert_eq!(decoder.next(), Ok(None));
-        assert_eq!(decoder.held(), 0);
+        assert_eq!(decoder.reader.held(), 0);
     }
 
     assert_eq!(decoder.discarded(), 1);

@@ -3,7 +3,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::SESSION;
-use crate::capsule::MAX_HEADER;
+use crate::capsule::{CapsuleHeader, CapsulePart, CapsuleReader, MAX_HEADER};
 use crate::connect_tcp::{DATA, FINAL_DATA};
 use crate::varint;
 
@@ -22,7 +22,7 @@ const MOST_REASON: usize = 240;
 
 /// Bytes of the longest capsule that is no data: a RESET.
 #[doc(alias = "bound")]
-const MOST_CONTROL: usize = varint::MAX_SIZE + MOST_REASON;
+const MOST_CONTROL: u64 = (varint::MAX_SIZE + MOST_REASON) as u64;
 
 /// The content of RESUME.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,40 +112,11 @@ pub(super) fn encode_reset(code: u64, reason: &str, output: &mut BytesMut) {
 /// Push a chunk, then take pieces until there is none, then push the next.
 #[derive(Debug, Default)]
 pub struct ResumableDecoder {
-    input: Bytes,
-    state: ResumableState,
+    reader: CapsuleReader,
     /// The header of FINAL_DATA has come.
     last: bool,
     ended: bool,
-}
-
-#[derive(Debug)]
-enum ResumableState {
-    Header {
-        bytes: [u8; MAX_HEADER],
-        held: usize,
-    },
-    Data {
-        left: u64,
-    },
-    Control {
-        kind: u64,
-        length: usize,
-        value: BytesMut,
-    },
-    Other {
-        left: u64,
-    },
-    Failed(ResumableError),
-}
-
-impl Default for ResumableState {
-    fn default() -> Self {
-        Self::Header {
-            bytes: [0; MAX_HEADER],
-            held: 0,
-        }
-    }
+    failed: Option<ResumableError>,
 }
 
 impl ResumableDecoder {
@@ -160,8 +131,7 @@ impl ResumableDecoder {
 
     /// Adds received bytes, when [`next`](Self::next) has nothing left.
     pub fn push(&mut self, chunk: Bytes) {
-        debug_assert!(self.input.is_empty(), "earlier bytes were not taken");
-        self.input = chunk;
+        self.reader.push(chunk);
     }
 
     /// The next piece, or `None` when more bytes are needed.
@@ -173,97 +143,42 @@ impl ResumableDecoder {
         reason = "None is not the end: more may be pushed"
     )]
     pub fn next(&mut self) -> Result<Option<ResumablePiece>, ResumableError> {
-        let next = self.step();
-        if let Err(error) = next {
-            self.state = ResumableState::Failed(error);
+        if let Some(error) = self.failed {
+            return Err(error);
         }
+        let next = self.step();
+        self.failed = next.as_ref().err().copied();
         next
     }
 
     fn step(&mut self) -> Result<Option<ResumablePiece>, ResumableError> {
         loop {
-            match &mut self.state {
-                ResumableState::Failed(error) => return Err(*error),
-                ResumableState::Header { .. } => {
-                    // The end comes behind the bytes of FINAL_DATA, not behind its header.
-                    if self.last && !self.ended {
-                        self.ended = true;
-                        return Ok(Some(ResumablePiece::End));
-                    }
-                    if !self.header()? {
-                        return Ok(None);
-                    }
-                }
-                ResumableState::Data { left: 0 } | ResumableState::Other { left: 0 } => {
-                    self.state = ResumableState::default()
-                }
-                ResumableState::Control {
-                    kind,
-                    length,
-                    value,
-                } if value.len() == *length => {
-                    let piece = control(*kind, value)?;
-                    self.state = ResumableState::default();
-                    return Ok(Some(piece));
-                }
-                _ if self.input.is_empty() => return Ok(None),
-                ResumableState::Data { left } => {
-                    let taken = take(&mut self.input, left);
-                    return Ok(Some(ResumablePiece::Data(taken)));
-                }
-                ResumableState::Other { left } => drop(take(&mut self.input, left)),
-                ResumableState::Control { length, value, .. } => {
-                    let missing = (*length - value.len()).min(self.input.len());
-                    value.extend_from_slice(&self.input.split_to(missing));
-                }
+            if self.last && !self.ended && !self.reader.has_pieces_left() {
+                self.ended = true;
+                return Ok(Some(ResumablePiece::End));
+            }
+            match self.reader.next() {
+                None => return Ok(None),
+                Some(CapsulePart::Header(header)) => self.begin(header)?,
+                Some(CapsulePart::Piece(data)) => return Ok(Some(ResumablePiece::Data(data))),
+                Some(CapsulePart::Value(kind, value)) => return control(kind, &value).map(Some),
             }
         }
     }
 
-    /// Reads a header; false when bytes are missing, which then all are kept.
-    fn header(&mut self) -> Result<bool, ResumableError> {
-        let ResumableState::Header { bytes, held } = &mut self.state else {
-            return Ok(true);
-        };
-        // A header may come byte by byte: an incomplete one is copied, and decoded anew with more.
-        let added = self.input.len().min(MAX_HEADER - *held);
-        bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
-        let available = *held + added;
-        let mut rest = &bytes[..available];
-        let Some((kind, length)) = varint::decode(&mut rest).zip(varint::decode(&mut rest)) else {
-            *held = available;
-            self.input.advance(added);
-            return Ok(false);
-        };
-
-        self.input.advance(available - rest.len() - *held);
-        self.state = match kind {
+    /// Takes in the header of a capsule.
+    fn begin(&mut self, header: CapsuleHeader) -> Result<(), ResumableError> {
+        match header.code {
             DATA | FINAL_DATA if self.last => return Err(ResumableError::AfterEnd),
-            DATA | FINAL_DATA => {
-                self.last = kind == FINAL_DATA;
-                ResumableState::Data { left: length }
+            code @ (DATA | FINAL_DATA) => self.last = code == FINAL_DATA,
+            code @ (ACK | RESUME | RESET) => {
+                let gathers = self.reader.gather(header, MOST_CONTROL);
+                gathers.map_err(|_| ResumableError::Malformed(code))?;
             }
-            ACK | RESUME | RESET => ResumableState::Control {
-                kind,
-                length: usize::try_from(length)
-                    .ok()
-                    .filter(|length| *length <= MOST_CONTROL)
-                    .ok_or(ResumableError::Malformed(kind))?,
-                value: BytesMut::new(),
-            },
-            _ => ResumableState::Other { left: length },
-        };
-        Ok(true)
+            _ => self.reader.skip(),
+        }
+        Ok(())
     }
-}
-
-/// The part of a value that is here, of which `left` bytes are missing.
-fn take(input: &mut Bytes, left: &mut u64) -> Bytes {
-    let count = input
-        .len()
-        .min(usize::try_from(*left).unwrap_or(usize::MAX));
-    *left -= count as u64;
-    input.split_to(count)
 }
 
 fn control(kind: u64, mut value: &[u8]) -> Result<ResumablePiece, ResumableError> {
@@ -333,7 +248,7 @@ pub(super) fn decode_all(
                 }
             }
         }
-        assert!(decoder.input.is_empty());
+        assert!(decoder.reader.input.is_empty());
     }
 
     (bytes, pieces, None)
