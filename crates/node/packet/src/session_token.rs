@@ -11,13 +11,9 @@
 
 use std::fmt;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use hermes_proto::fields::Fields;
-use http::{HeaderName, HeaderValue};
-
-/// The field.
-const FIELD: HeaderName = HeaderName::from_static("hermes-session");
+use hermes_proto::session_field::{SessionRequest, SessionValue};
+use http::HeaderName;
 
 /// Bytes of a token: it can neither be guessed nor tried.
 const LENGTH: usize = 16;
@@ -38,21 +34,21 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// Takes the question out of a request.
+    /// Takes the wish out of a request.
     pub fn take(fields: &mut Fields) -> Option<Self> {
-        let value = only(fields)?;
-        match value.as_bytes() {
-            b"?1" => Some(Self::New),
-            bytes => Token::parse(bytes).map(Self::Again),
-        }
+        SessionRequest::take(fields).map(|request| match request {
+            SessionRequest::New => Self::New,
+            SessionRequest::Again(token) => Self::Again(token),
+        })
     }
 
-    /// Asks for it.
+    /// Writes the wish.
     pub fn write(self, fields: &mut Fields) {
-        match self {
-            Self::New => fields.insert(FIELD, HeaderValue::from_static("?1")),
-            Self::Again(token) | Self::Only(token) => token.write(fields),
-        }
+        let request = match self {
+            Self::New => SessionRequest::New,
+            Self::Again(token) | Self::Only(token) => SessionRequest::Again(token),
+        };
+        request.write(fields);
     }
 }
 
@@ -69,23 +65,17 @@ impl Token {
     pub fn of(name: [u8; LENGTH]) -> Self {
         Self(name)
     }
+}
 
-    /// Takes the token out of a response.
-    pub fn take(fields: &mut Fields) -> Option<Self> {
-        Self::parse(only(fields)?.as_bytes())
+impl SessionValue for Token {
+    const FIELD: HeaderName = HeaderName::from_static("hermes-session");
+
+    fn encode(&self) -> Vec<u8> {
+        self.0.to_vec()
     }
 
-    /// Writes it.
-    pub fn write(self, fields: &mut Fields) {
-        if let Ok(mut value) = HeaderValue::try_from(format!(":{}:", STANDARD.encode(self.0))) {
-            value.set_sensitive(true);
-            fields.insert(FIELD, value);
-        }
-    }
-
-    fn parse(value: &[u8]) -> Option<Self> {
-        let text = value.strip_prefix(b":")?.strip_suffix(b":")?;
-        STANDARD.decode(text).ok()?.try_into().ok().map(Self)
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
     }
 }
 
@@ -96,15 +86,13 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Takes the field's value; several lines count as none.
-fn only(fields: &mut Fields) -> Option<HeaderValue> {
-    let one = fields.values(FIELD).count() == 1;
-    fields.take(FIELD).filter(|_| one)
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
+
+    const FIELD: HeaderName = Token::FIELD;
 
     fn asked(lines: &[&str]) -> Option<Asked> {
         let mut fields = Fields::new();

@@ -84,6 +84,7 @@ pub mod qpack;
 pub mod quic_version;
 pub mod refusal_id;
 pub mod resumable;
+pub mod session_field;
 pub mod trace_context;
 pub mod transform;
 pub mod udp_bind;

@@ -33,6 +33,7 @@ use hermes_proto::datagram_limit;
 use hermes_proto::fields::Fields;
 use hermes_proto::ip_template::IpTarget;
 use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::session_field::SessionValue;
 use hermes_upstream::FailureKind;
 use http::{HeaderValue, StatusCode};
 

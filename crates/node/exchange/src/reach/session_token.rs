@@ -2,6 +2,7 @@
 
 use hermes_packet::{Claim, SessionEntry, Token};
 use hermes_proto::fields::Fields;
+use hermes_proto::session_field::SessionValue;
 
 /// What lets a UDP session go on when the path to it breaks.
 pub(crate) enum Resumption {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
 
 use super::SESSION;
+#[cfg(test)]
 use crate::fields::Fields;
+use crate::session_field::{SessionRequest, SessionValue};
 
 /// The field: in a request `?1`, which asks for a session, or a [`Ticket`]; in an answer a [`Grant`]. Both are byte sequences
 /// (RFC 9651, 3.3.5).
@@ -16,20 +16,11 @@ pub const FIELD: HeaderName = HeaderName::from_static("hermes-resume");
 /// Bytes of a session's key, and of a proof.
 const KEY: usize = 32;
 
-/// Bytes of a grant.
-const GRANT: usize = SESSION + 8 + KEY;
+/// Bytes of a ticket without its proof.
+const CLAIM: usize = SESSION + 8 + 4;
 
-/// Bytes of a ticket.
-const TICKET: usize = SESSION + 8 + 4 + KEY;
-
-/// A request's question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
-    /// A session.
-    New,
-    /// To go on with one.
-    Again(Ticket),
-}
+/// The wish of a request for a tunnel.
+pub type Request = SessionRequest<Ticket>;
 
 /// A session that was granted: `Session (128), Epoch (64), Key (256)`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,29 +47,14 @@ pub struct Ticket {
     pub proof: [u8; KEY],
 }
 
-impl Request {
-    /// Takes the question out of a request; `None` if it is malformed.
-    pub fn take(fields: &mut Fields) -> Option<Self> {
-        let value = only(fields)?;
-        if value.as_bytes() == b"?1" {
-            return Some(Self::New);
-        }
-        Ticket::parse(value.as_bytes()).map(Self::Again)
+impl SessionValue for Grant {
+    const FIELD: HeaderName = FIELD;
+
+    fn encode(&self) -> Vec<u8> {
+        [&self.session[..], &self.epoch.to_be_bytes(), &self.key].concat()
     }
 
-    /// Asks for it.
-    pub fn write(&self, fields: &mut Fields) {
-        match self {
-            Self::New => fields.insert(FIELD, HeaderValue::from_static("?1")),
-            Self::Again(ticket) => insert(fields, &ticket.bytes()),
-        }
-    }
-}
-
-impl Grant {
-    /// Takes it out of an answer; nothing if it is malformed.
-    pub fn take(fields: &mut Fields) -> Option<Self> {
-        let bytes: [u8; GRANT] = parse(only(fields)?.as_bytes())?;
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let (session, rest) = bytes.split_first_chunk()?;
         let (epoch, rest) = rest.split_first_chunk()?;
 
@@ -88,33 +64,27 @@ impl Grant {
             key: rest.try_into().ok()?,
         })
     }
-
-    /// Answers with it.
-    pub fn write(&self, fields: &mut Fields) {
-        let mut bytes = Vec::with_capacity(GRANT);
-        bytes.extend_from_slice(&self.session);
-        bytes.extend_from_slice(&self.epoch.to_be_bytes());
-        bytes.extend_from_slice(&self.key);
-        insert(fields, &bytes);
-    }
 }
 
 impl Ticket {
-    /// The input of a proof: the other parts of the ticket.
-    pub fn claim(&self) -> [u8; TICKET - KEY] {
-        let mut claim = [0; TICKET - KEY];
+    /// The content of the proof: the ticket without the proof.
+    pub fn claim(&self) -> [u8; CLAIM] {
+        let mut claim = [0; CLAIM];
         claim[..SESSION].copy_from_slice(&self.session);
         claim[SESSION..SESSION + 8].copy_from_slice(&self.epoch.to_be_bytes());
         claim[SESSION + 8..].copy_from_slice(&self.number.to_be_bytes());
         claim
     }
+}
 
-    fn bytes(&self) -> Vec<u8> {
+impl SessionValue for Ticket {
+    const FIELD: HeaderName = FIELD;
+
+    fn encode(&self) -> Vec<u8> {
         [&self.claim()[..], &self.proof].concat()
     }
 
-    fn parse(value: &[u8]) -> Option<Self> {
-        let bytes: [u8; TICKET] = parse(value)?;
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let (session, rest) = bytes.split_first_chunk()?;
         let (epoch, rest) = rest.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
@@ -142,28 +112,10 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// Takes the field's value; several lines count as none.
-fn only(fields: &mut Fields) -> Option<HeaderValue> {
-    let one = fields.values(FIELD).count() == 1;
-    fields.take(FIELD).filter(|_| one)
-}
-
-fn insert(fields: &mut Fields, bytes: &[u8]) {
-    if let Ok(mut value) = HeaderValue::try_from(format!(":{}:", STANDARD.encode(bytes))) {
-        value.set_sensitive(true);
-        fields.insert(FIELD, value);
-    }
-}
-
-fn parse<const LENGTH: usize>(value: &[u8]) -> Option<[u8; LENGTH]> {
-    let text = value.strip_prefix(b":")?.strip_suffix(b":")?;
-    STANDARD.decode(text).ok()?.try_into().ok()
-}
-
 /// A parsed field survives a round trip.
 #[cfg(test)]
 pub(super) fn fuzz_one(data: &[u8]) {
-    let Ok(value) = HeaderValue::from_bytes(data) else {
+    let Ok(value) = http::HeaderValue::from_bytes(data) else {
         return;
     };
 
@@ -182,6 +134,8 @@ pub(super) fn fuzz_one(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     const TICKET_ONE: Ticket = Ticket {

@@ -17,6 +17,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::resumable::{Grant, Request, ResumableEnd, Ticket};
+use hermes_proto::session_field::SessionValue;
 use http::StatusCode;
 use tokio::time::{Instant, sleep_until, timeout};
 

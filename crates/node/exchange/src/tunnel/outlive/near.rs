@@ -16,6 +16,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::resumable::{FIELD, Grant, Request, ResumableEnd};
+use hermes_proto::session_field::SessionValue;
 use hermes_upstream::Active;
 use http::StatusCode;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
