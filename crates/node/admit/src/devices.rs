@@ -26,7 +26,7 @@ pub struct Devices {
     /// Those that the process before this one gave.
     passed: PassedDevices,
     /// Where those on other machines are led to.
-    ports: WireguardPorts<TunHub>,
+    ports: WireguardPorts,
     /// The pools of all of them.
     pools: Arc<NodePools>,
     /// Counts those that were opened, to wait for the next.
@@ -160,7 +160,7 @@ impl ListenerDevice {
 
 impl Devices {
     /// Of a node with so many workers, those that were passed to it, and ports of WireGuard.
-    pub fn new(workers: usize, passed: PassedDevices, ports: WireguardPorts<TunHub>) -> Self {
+    pub fn new(workers: usize, passed: PassedDevices, ports: WireguardPorts) -> Self {
         Self {
             workers: workers.max(1),
             passed,
@@ -193,7 +193,7 @@ impl Devices {
     }
 
     /// Where those on other machines are led to.
-    pub fn ports(&self) -> &WireguardPorts<TunHub> {
+    pub fn ports(&self) -> &WireguardPorts {
         &self.ports
     }
 

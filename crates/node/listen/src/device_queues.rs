@@ -43,7 +43,7 @@ fn claim(hub: Arc<TunHub>, watch: &Watch) {
 }
 
 /// Takes the ports that no worker reads.
-fn claim_ports(ports: &WireguardPorts<TunHub>, watch: &Watch) {
+fn claim_ports(ports: &WireguardPorts, watch: &Watch) {
     loop {
         match ports.claim() {
             Ok(Some(port)) => {
@@ -55,7 +55,7 @@ fn claim_ports(ports: &WireguardPorts<TunHub>, watch: &Watch) {
     }
 }
 
-async fn read_port(port: &WireguardPort<TunHub>) {
+async fn read_port(port: &WireguardPort) {
     if let Err(error) = port.read().await {
         tracing::error!(address = %port.address(), %error, "the port of WireGuard failed");
     }

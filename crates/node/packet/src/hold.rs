@@ -7,17 +7,24 @@ use std::sync::{Arc, Weak};
 use hermes_net::memory::{OWNER_FLOOR, OwnerAccount, Purpose};
 use parking_lot::Mutex;
 
-use super::Session;
-
 /// Bytes of memory that are made free before datagrams are taken: about as many as come from one client at once.
 #[doc(alias = "bound")]
 const ROOM: usize = OWNER_FLOOR / 2;
 
+/// A session that holds datagrams of its client.
+pub(crate) trait HeldSession: Send + Sync {
+    /// Whether its datagrams may be dropped: its tunnel is not open.
+    fn is_held(&self) -> bool;
+
+    /// Drops its datagrams, if they may be, as there is no room for newer ones. A few cost nothing, and stay.
+    fn lose(&self);
+}
+
 /// The memory of a listener's datagrams, and who has some of it.
 pub struct Hold {
     account: OwnerAccount,
-    /// Sessions without an open tunnel, in the order in which they began to hold datagrams.
-    waiting: Mutex<VecDeque<Weak<Session>>>,
+    /// Sessions whose tunnel is not open, in the order in which they began to hold datagrams.
+    waiting: Mutex<VecDeque<Weak<dyn HeldSession>>>,
 }
 
 impl Hold {
@@ -34,12 +41,12 @@ impl Hold {
     }
 
     /// A session begins to hold datagrams.
-    pub(crate) fn enter(&self, session: &Arc<Session>) {
+    pub(crate) fn enter(&self, session: Weak<dyn HeldSession>) {
         let mut waiting = self.waiting.lock();
         if waiting.len() == waiting.capacity() {
             waiting.retain(|one| one.upgrade().is_some_and(|one| one.is_held()));
         }
-        waiting.push_back(Arc::downgrade(session));
+        waiting.push_back(session);
     }
 
     /// Makes room for new datagrams: sessions without an open tunnel lose theirs, the oldest first.

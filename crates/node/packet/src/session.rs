@@ -19,8 +19,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::hold::HeldSession;
 use super::room::in_room;
-use super::tun::UdpFlow;
 use super::{Bounds, ChargedBounds, Hold, Queue};
 
 /// Bytes of one client that may wait once its tunnel is open: two of the batches that its listener takes at once, so that a
@@ -65,7 +65,16 @@ enum SessionClient {
         header: Bytes,
     },
     /// A pair of ports behind a tunnel of IP.
-    Flow(UdpFlow),
+    Flow(Box<dyn SessionFlow>),
+}
+
+/// A pair of UDP ports whose datagrams do not pass a socket. It is released with this.
+pub(crate) trait SessionFlow: Send + Sync {
+    /// Keeps the ports through a silence of this length.
+    fn outlast(&self, silence: Duration);
+
+    /// Sends datagrams of `segment` bytes, or one. A datagram that is too long, or finds no room, is lost.
+    fn send(&self, data: &[u8], segment: Option<usize>);
 }
 
 /// How far a session is.
@@ -136,9 +145,9 @@ impl Session {
         self
     }
 
-    /// A session of a pair of ports in a stack, with this queue for its datagrams.
-    pub(crate) fn of_flow(flow: UdpFlow, queue: Queue) -> Self {
-        Self::with(SessionClient::Flow(flow), queue)
+    /// A session of a pair of ports in a stack, whose datagrams wait in this queue.
+    pub(crate) fn of_flow(flow: impl SessionFlow + 'static, queue: Queue) -> Self {
+        Self::with(SessionClient::Flow(Box::new(flow)), queue)
     }
 
     fn with(client: SessionClient, queue: Queue) -> Self {
@@ -186,26 +195,9 @@ impl Session {
         let Some(hold) = &self.hold else { return };
         let is_open = self.phase.is_open.load(Ordering::Relaxed);
         if !is_open && !self.phase.is_held.swap(true, Ordering::Relaxed) {
-            hold.enter(self);
+            hold.enter(Arc::<Self>::downgrade(self));
         }
         hold.make_room();
-    }
-
-    /// Whether it may lose its datagrams.
-    pub(crate) fn is_held(&self) -> bool {
-        self.phase.is_held.load(Ordering::Relaxed) && !self.phase.is_open.load(Ordering::Relaxed)
-    }
-
-    /// Drops its datagrams if its tunnel is not open: there is no room for newer ones. A few
-    /// datagrams cost nothing, and stay.
-    pub(crate) fn lose(&self) {
-        if self.is_held() {
-            self.phase.is_held.store(false, Ordering::Relaxed);
-            let is_charged = self.queue.lock().retains();
-            if is_charged {
-                self.forget_all();
-            }
-        }
     }
 
     fn forget_all(&self) {
@@ -490,6 +482,22 @@ impl Session {
             self.lost.full.swap(0, Ordering::Relaxed),
             self.lost.expired.swap(0, Ordering::Relaxed),
         )
+    }
+}
+
+impl HeldSession for Session {
+    fn is_held(&self) -> bool {
+        self.phase.is_held.load(Ordering::Relaxed) && !self.phase.is_open.load(Ordering::Relaxed)
+    }
+
+    fn lose(&self) {
+        if self.is_held() {
+            self.phase.is_held.store(false, Ordering::Relaxed);
+            let is_charged = self.queue.lock().retains();
+            if is_charged {
+                self.forget_all();
+            }
+        }
     }
 }
 

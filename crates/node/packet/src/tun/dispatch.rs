@@ -14,6 +14,7 @@ use super::hub::{Table, TunHub};
 use super::hub_device::StackDevice;
 use super::read_batch::ReadBatch;
 use super::service::TunService;
+use super::wireguard_ports::PeerDevice;
 
 /// A packet of a device, and where it goes.
 struct LedPacket {
@@ -154,18 +155,6 @@ impl TunHub {
         matches!(&self.service, TunService::Client(client) if client.shared.is_none())
     }
 
-    /// Takes a packet of another machine's device, or of a stack, and gives it to the tunnel that has its destination.
-    pub(super) fn take_packet(&self, packet: &mut [u8], room: &mut Vec<u8>) {
-        let Ok(checked) = OffloadHeader::DONE.check_device(packet) else {
-            return;
-        };
-        let led = LedPacket::of(self, &self.table.read(), &checked);
-        if let Some(end) = self.end_for(&led, packet, room) {
-            // A packet without room is lost: its port has the packets of others, too.
-            end.take_all(self, |entering| entering.take(led.entering(packet), room));
-        }
-    }
-
     /// Runs the timers of a listener's stack, and spreads the packets that it sends, while it is awaited.
     pub async fn keep_time(&self) -> Infallible {
         tokio::select! {
@@ -185,6 +174,20 @@ impl TunHub {
             for mut packet in own.next_transmits().await {
                 self.take_packet(&mut packet, &mut room);
             }
+        }
+    }
+}
+
+/// Packets of the device of another machine, or of a stack, go to the tunnels that have their destinations.
+impl PeerDevice for TunHub {
+    fn take_packet(&self, packet: &mut [u8], room: &mut Vec<u8>) {
+        let Ok(checked) = OffloadHeader::DONE.check_device(packet) else {
+            return;
+        };
+        let led = LedPacket::of(self, &self.table.read(), &checked);
+        if let Some(end) = self.end_for(&led, packet, room) {
+            // A packet without room is lost: its port has the packets of others, too.
+            end.take_all(self, |entering| entering.take(led.entering(packet), room));
         }
     }
 }

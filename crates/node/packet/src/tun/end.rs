@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use hermes_ip::{
-    Accepts, Adoption, InnerMtu, IpRole, IpSession, Lease, PacketScope, PoolError, SessionEvent,
-    SessionSettings,
+    Accepts, InnerMtu, IpRole, IpSession, Lease, PacketScope, PoolError, SessionSettings,
 };
-use hermes_proto::capsule::CapsuleType;
 use hermes_proto::ip::IpPrefix;
 use hermes_rules::packets::OpenedBy;
 use ipnet::IpNet;
@@ -19,19 +17,18 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::device_group::DeviceGroup;
+use super::device_view::ClientTunnel;
 use super::device_writer::Writer;
 use super::flow_stack::FlowStack;
 use super::gate::PacketGate;
-use super::hub::{ClientTunnel, TunHub};
+use super::hub::TunHub;
 use super::inbox::Inbox;
 use super::service::{TunClient, TunService};
-use super::shared_addresses::AddressDecision;
 use super::surroundings::{OwnMachine, Surroundings};
-use super::translations::{TranslatedAddress, Translations};
+use super::translations::TranslatedAddress;
 use super::tunnel_gate::TunnelGate;
 use super::tunnel_outcome::TunnelOutcome;
 use super::tunnel_owner::TunnelOwner;
-use super::wanted_addresses::Wanted;
 
 /// How long another tunnel of the same user may still have the addresses of a new one, if it asks for them: a device that comes back asks
 /// within a round trip.
@@ -304,154 +301,7 @@ impl TunTunnel {
         }
     }
 
-    /// Takes a capsule.
-    ///
-    /// # Errors
-    /// The stream must be aborted; why.
-    pub(super) fn receive_capsule(&self, kind: CapsuleType, value: &[u8]) -> Result<(), String> {
-        let (handled, is_answer) = self.end.with_session(|session| {
-            let waiting = session.unanswered().len();
-            let handled = session.handle_capsule(kind, value, Instant::now());
-            (handled, session.unanswered().len() < waiting)
-        });
-        let Some(event) = handled.map_err(|error| error.to_string())? else {
-            return Ok(());
-        };
-
-        match (event, &self.hub.service) {
-            (SessionEvent::Requested(requests), TunService::Proxy(proxy)) => {
-                self.hub.grant(proxy, &self.end, &requests);
-            }
-            // This end routes nothing and gives nothing out.
-            (SessionEvent::Requested(_), TunService::Client(_)) => {
-                // Without IPv6 there is nothing that the tunnel could be too narrow for.
-                let _ = self.end.with_session(|session| session.assign(Vec::new()));
-            }
-            (
-                SessionEvent::Assigned {
-                    taken,
-                    ignored,
-                    refused,
-                },
-                TunService::Client(client),
-            ) => {
-                let mut assigned = taken.clone();
-                let mut has_refused = false;
-                for (prefix, reason) in ignored {
-                    assigned.push(prefix);
-                    tracing::debug!(device = self.hub.device.name(), %prefix, %reason, "an assigned address is not used");
-                }
-                for request in refused {
-                    let prefix = request.prefix;
-                    tracing::warn!(device = self.hub.device.name(), %prefix, "the proxy refused an address that was asked for");
-                    has_refused = true;
-                }
-                if let Some(shared) = &client.shared {
-                    let decided =
-                        shared.handle_assigned(self.end.number, &taken, (is_answer, has_refused));
-                    return self.share(decided);
-                }
-                self.handle_assigned(client, (&taken, &assigned), is_answer)?;
-            }
-            (SessionEvent::Assigned { .. } | SessionEvent::Routed { .. }, _) => {}
-        }
-        Ok(())
-    }
-
-    /// Decides about the tunnel's addresses, given the usable ones and all of them.
-    ///
-    /// # Errors
-    /// The device refuses all of it.
-    fn handle_assigned(
-        &self,
-        client: &TunClient,
-        (taken, assigned): (&[IpPrefix], &[IpPrefix]),
-        is_answer: bool,
-    ) -> Result<(), String> {
-        let mut wanted = client.wanted.lock();
-        match wanted.handle_assigned((taken, assigned), is_answer) {
-            Wanted::Request(addresses) => {
-                self.end.with_session(|session| session.request(&addresses));
-            }
-            Wanted::Adopt => self.adopt(taken),
-            Wanted::Keep(adoption) => {
-                if !adoption.new.is_empty() {
-                    self.adopt(wanted.held());
-                }
-                let has_none = self.end.with_session(|session| {
-                    session.accept_addresses(wanted.accepts());
-                    session.unanswered().is_empty() && session.own_addresses().is_empty()
-                });
-                if has_none && !assigned.is_empty() {
-                    let held = wanted.held();
-                    return Err(format!(
-                        "it has {} and was assigned {}",
-                        listed(held),
-                        listed(assigned)
-                    ));
-                }
-                self.translate(&adoption);
-            }
-        }
-        Ok(())
-    }
-
-    /// Packets get the addresses of the tunnel on their way from now on, where the device has others.
-    fn translate(&self, adoption: &Adoption) {
-        let translations = Translations::of(&adoption.translations);
-        let before = self
-            .end
-            .inbox
-            .with(|inbox| std::mem::replace(&mut inbox.translations, translations));
-        if before == translations {
-            return;
-        }
-        for TranslatedAddress { device, tunnel } in translations.addresses() {
-            tracing::info!(name = self.hub.device.name(), %device, %tunnel, "an address is translated");
-        }
-    }
-
-    /// Gives the device the tunnel's addresses.
-    fn adopt(&self, taken: &[IpPrefix]) {
-        let nets = taken
-            .iter()
-            .filter_map(|prefix| IpNet::new(prefix.address(), prefix.length()).ok());
-        let nets: Vec<IpNet> = nets.collect();
-        match self.hub.device.set_addresses(&nets) {
-            Ok(()) => {
-                tracing::info!(device = self.hub.device.name(), addresses = ?nets, "has its addresses");
-            }
-            Err(error) => tracing::error!(%error, "the device does not get its addresses"),
-        }
-        self.hub.lead_again();
-    }
-
-    /// Follows a decision about the addresses of one of several tunnels.
-    ///
-    /// # Errors
-    /// The tunnel is refused; why.
-    fn share(&self, decided: AddressDecision) -> Result<(), String> {
-        match decided {
-            AddressDecision::Agreed => self.translate(&Adoption::default()),
-            AddressDecision::Request(addresses) => {
-                self.end.with_session(|session| session.request(&addresses));
-            }
-            AddressDecision::Adopt(addresses) => {
-                self.adopt(&addresses);
-                self.translate(&Adoption::default());
-            }
-            AddressDecision::Translate(adoption) => {
-                if !adoption.new.is_empty() {
-                    self.adopt(&adoption.new);
-                }
-                self.translate(&adoption);
-            }
-            AddressDecision::Refuse(reason) => return Err(reason),
-        }
-        Ok(())
-    }
-
-    /// Sets the tunnel's MTU, in bytes.
+    /// What the tunnel carries from now on, in bytes.
     pub(super) fn set_mtu(&self, bytes: usize) {
         let bytes = match self.hub.device.remote() {
             // Both directions of a connection end there: neither is to have longer segments.
@@ -502,11 +352,6 @@ impl TunTunnel {
         }
         output
     }
-}
-
-fn listed(prefixes: &[IpPrefix]) -> String {
-    let texts: Vec<String> = prefixes.iter().map(ToString::to_string).collect();
-    texts.join(" and ")
 }
 
 impl Drop for TunTunnel {

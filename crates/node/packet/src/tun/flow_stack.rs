@@ -12,17 +12,18 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hermes_net::Asker;
-use hermes_net::memory::{Charge, OwnerAccount, Purpose};
+use hermes_net::memory::{OwnerAccount, Purpose};
 use hermes_net::turns::Turns;
 use hermes_proto::ip::{Fragment, IcmpError, Packet, TCP, UDP};
 use hermes_stack::{
-    Checksums, EchoHandling, EchoId, FailedEcho, FlowId, MAX_ECHOES, MAX_TCP, MAX_UDP, OpenError,
-    Stack, StackEvent, StackSettings,
+    Checksums, EchoHandling, EchoId, FailedEcho, FlowId, MAX_ECHOES, OpenError, Stack, StackEvent,
+    StackSettings,
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
+use super::flow_charges::{CONNECTION, FlowCharges, FlowKind, PORTS, charge_connection};
 use super::flow_error::FlowError;
 use super::tcp_flow::{FlowProgress, TcpFlow};
 use super::udp_flow::UdpFlow;
@@ -35,22 +36,6 @@ const TOGETHER: usize = 64;
 
 /// Bytes of the header of IPv6 alone.
 const HEADER_V6: usize = 40;
-
-/// Bytes of a connection beside its buffers: its state, and a piece that was read.
-#[doc(alias = "bound")]
-const CONNECTION: usize = 36 << 10;
-
-/// Bytes of a pair of UDP ports, its session and the exchange that carries it, without datagrams that wait.
-#[doc(alias = "bound")]
-const PORTS: usize = 16 << 10;
-
-/// Bytes of each of the two buffers of connections when their owner has little room, from more to
-/// less.
-#[doc(alias = "bound")]
-const SMALLER_BUFFERS: [usize; 2] = [16 << 10, 4 << 10];
-
-/// Connections of a size for which there must be room before one is opened: the last room is for small ones.
-const ROOM_FOR: usize = 8;
 
 /// A stack, and who waits for its flows.
 ///
@@ -83,7 +68,7 @@ struct FlowState {
     connections: HashMap<FlowId, Arc<FlowProgress>>,
     sessions: HashMap<FlowId, Weak<Session>>,
     /// For flows in the stack, also those that no one waits for any more.
-    charges: HashMap<FlowId, FlowCharge>,
+    charges: FlowCharges,
     /// Flows that no one has taken yet. Bounded by the stack: they are in its tables.
     asked: VecDeque<AskedFlow>,
     /// Echoes that no one has taken yet. Bounded as those that wait are.
@@ -93,18 +78,6 @@ struct FlowState {
     /// For when it is waited.
     awaited: Option<Instant>,
     is_closed: bool,
-}
-
-/// The charge for a flow.
-struct FlowCharge {
-    kind: FlowKind,
-    charge: Charge,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FlowKind {
-    Tcp,
-    Udp,
 }
 
 /// A flow that a client wants.
@@ -177,7 +150,7 @@ impl FlowStack {
                 stack: Stack::new(settings, Instant::now()),
                 connections: HashMap::new(),
                 sessions: HashMap::new(),
-                charges: HashMap::new(),
+                charges: FlowCharges::default(),
                 asked: VecDeque::new(),
                 echoes: VecDeque::new(),
                 taker: None,
@@ -230,10 +203,8 @@ impl FlowStack {
             stack.has(flow)
         });
         if let Some(charge) = charge.filter(|_| is_there) {
-            self.state
-                .lock()
-                .charges
-                .insert(flow, FlowCharge::tcp(charge));
+            let mut state = self.state.lock();
+            state.charges.enter(flow, FlowKind::Tcp, charge);
         }
     }
 
@@ -264,6 +235,13 @@ impl FlowStack {
     /// Takes a packet that came out of a tunnel.
     pub(super) fn handle_packet(self: &Arc<Self>, packet: &[u8]) {
         self.with(|stack, now| stack.handle_packet(packet, Checksums::Verify, now));
+    }
+
+    /// Takes packets that came out of a tunnel under one lock; `packets` gives each of them to its argument.
+    pub(super) fn handle_packets(self: &Arc<Self>, packets: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+        self.with(|stack, now| {
+            packets(&mut |packet| stack.handle_packet(packet, Checksums::Verify, now));
+        });
     }
 
     /// Its packets are no longer than this from now on, in bytes.
@@ -401,13 +379,14 @@ impl FlowStack {
         if state.is_closed {
             return Err(OpenError::Full.into());
         }
-        state.check_share(account, FlowKind::Tcp)?;
+        let FlowState { stack, charges, .. } = &*state;
+        charges.check_share(stack, account, FlowKind::Tcp)?;
 
         let charge = account.charge(Purpose::Stack, CONNECTION + 2 * self.buffer)?;
         let flow = state
             .stack
             .open_tcp(from, target, random(), Instant::now())?;
-        state.charges.insert(flow, FlowCharge::tcp(charge));
+        state.charges.enter(flow, FlowKind::Tcp, charge);
         let progress = Arc::<FlowProgress>::default();
         state.connections.insert(flow, progress.clone());
         let effects = self.settle(&mut state);
@@ -428,13 +407,14 @@ impl FlowStack {
         if state.is_closed {
             return Err(OpenError::Full.into());
         }
-        state.check_share(&bounds.account, FlowKind::Udp)?;
+        let FlowState { stack, charges, .. } = &*state;
+        charges.check_share(stack, &bounds.account, FlowKind::Udp)?;
 
         let charge = bounds.account.charge(Purpose::Stack, PORTS)?;
         let flow = state
             .stack
             .open_udp(from, target, random(), Instant::now())?;
-        state.charges.insert(flow, FlowCharge::udp(charge));
+        state.charges.enter(flow, FlowKind::Udp, charge);
         let own = UdpFlow::new(self.clone(), flow);
         let session = Arc::new(Session::of_flow(own, Queue::charged(bounds)));
         state.sessions.insert(flow, Arc::downgrade(&session));
@@ -458,12 +438,7 @@ impl FlowStack {
             self.handle_event(state, event, &mut effects);
         }
 
-        let [tcp, udp] = state.stack.flows();
-        if state.charges.len() > tcp + udp {
-            let FlowState { stack, charges, .. } = state;
-            charges.retain(|flow, _| stack.has(*flow));
-        }
-
+        state.charges.settle(&state.stack);
         if state.stack.has_transmit() {
             effects.taker = state.taker.take();
         }
@@ -577,10 +552,8 @@ impl FlowStack {
             return true;
         };
         let charge = account.charge(Purpose::Stack, PORTS).ok();
-        let is_charged = charge.is_some();
-        let charge = charge.map(|charge| (flow, FlowCharge::udp(charge)));
-        state.charges.extend(charge);
-        is_charged
+        let charged = charge.map(|charge| state.charges.enter(flow, FlowKind::Udp, charge));
+        charged.is_some()
     }
 
     /// A queue for datagrams of a client.
@@ -609,65 +582,12 @@ impl FlowStack {
     }
 }
 
-/// A charge for one more connection with buffers of up to so many bytes each, and how many these may have.
-fn charge_connection(account: &OwnerAccount, most: usize) -> Option<(usize, Charge)> {
-    let sizes = [most].into_iter().chain(SMALLER_BUFFERS);
-    let cost = |buffer: usize| CONNECTION + 2 * buffer;
-    let room = account.room();
-    let fits = |buffer: &usize| room >= ROOM_FOR * cost(*buffer);
-    let least = SMALLER_BUFFERS[SMALLER_BUFFERS.len() - 1];
-    let buffer = sizes
-        .filter(|buffer| *buffer <= most)
-        .find(fits)
-        .unwrap_or(least);
-    let charge = account.charge(Purpose::Stack, cost(buffer)).ok()?;
-    Some((buffer, charge))
-}
-
 /// A number that peers do not know. Without random numbers, they could at worst guess those of segments.
 pub(super) fn random() -> u64 {
     getrandom::u64().unwrap_or_default()
 }
 
-impl FlowCharge {
-    fn tcp(charge: Charge) -> Self {
-        Self {
-            kind: FlowKind::Tcp,
-            charge,
-        }
-    }
-
-    fn udp(charge: Charge) -> Self {
-        Self {
-            kind: FlowKind::Udp,
-            charge,
-        }
-    }
-
-    fn is_of(&self, account: &OwnerAccount, kind: FlowKind) -> bool {
-        self.kind == kind && self.charge.account().is(account)
-    }
-}
-
 impl FlowState {
-    /// Whether an owner may have one more of the flows that are opened from here, of which there are only so many: as many as it has
-    /// stay free for others.
-    fn check_share(&self, account: &OwnerAccount, kind: FlowKind) -> Result<(), FlowError> {
-        let [tcp, udp] = self.stack.flows();
-        let free = match kind {
-            FlowKind::Tcp => MAX_TCP.saturating_sub(tcp),
-            FlowKind::Udp => MAX_UDP.saturating_sub(udp),
-        };
-
-        let charges = self.charges.values();
-        let own = charges.filter(|flow| flow.is_of(account, kind)).count();
-        if own < free {
-            Ok(())
-        } else {
-            Err(FlowError::Share { own, free })
-        }
-    }
-
     /// A flow leads nowhere. Returns the session that has to be told, if it has one.
     fn fail(&mut self, flow: FlowId, error: IcmpError) -> Option<(Arc<Session>, IcmpError)> {
         if let Some(progress) = self.connections.remove(&flow) {
@@ -690,6 +610,7 @@ mod tests {
     use std::time::Duration;
 
     use hermes_net::memory::{Memory, Owner};
+    use hermes_stack::{MAX_TCP, MAX_UDP};
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use hermes_ip::offload::Coalescer;
@@ -14,20 +14,18 @@ use hermes_net::tun::{PassedDevices, TunSettings};
 use hermes_proto::ip::{DUMMY_ROUTER_V4, IcmpError, IcmpLimiter, IpPrefix, Packet};
 use ipnet::IpNet;
 use parking_lot::{Mutex, RwLock};
-use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::device_group::DeviceGroup;
 use super::device_queues::{ClaimedQueue, DeviceQueues};
+use super::device_view::{ClientTunnel, DeviceView};
 use super::end::TunEnd;
 use super::hub_device::{HubDevice, StackDeviceSettings};
-use super::ipv6_proof::Ipv6Proof;
 use super::named_hosts::{NameQuestion, NamedHosts};
 use super::node_pools::PoolEntry;
-use super::remote_device::{RemoteDevice, RemoteSettings, RemoteView};
+use super::remote_device::{RemoteDevice, RemoteSettings};
 use super::service::TunService;
 use super::split_table::{SplitPrefixes, SplitTable};
-use super::translations::TranslatedAddress;
 use super::wireguard_ports::WireguardPorts;
 
 /// Tunnels of one device that are shown.
@@ -47,56 +45,6 @@ pub struct TunHub {
     /// How often it says that there is no tunnel.
     limiter: Mutex<IcmpLimiter>,
     closed: CancellationToken,
-}
-
-/// The status of a device.
-#[derive(Debug, Clone, Serialize)]
-pub struct DeviceView {
-    /// Its name.
-    pub name: String,
-    /// Its addresses, with the lengths of their networks.
-    pub addresses: Vec<String>,
-    /// Its MTU, in bytes.
-    pub mtu: u32,
-    /// How many tunnels it has.
-    pub tunnels: usize,
-    /// How many packets came out of each of its queues.
-    pub queues: Vec<u64>,
-    /// How many of them send super-packets.
-    pub super_packets: usize,
-    /// How many flows of their packets are open, where they are followed.
-    pub flows: usize,
-    /// The longest packets that all of its tunnels carry, in bytes, as far as their paths are
-    /// known; `None` without a tunnel.
-    pub carries: Option<usize>,
-    /// Whether all tunnels of a listener's device carry the 1,280 bytes that IPv6 needs; `None`
-    /// without an IPv6 address.
-    pub ipv6: Option<Ipv6Proof>,
-    /// Whether its packets leave this machine with the addresses of the machine.
-    pub masquerades: bool,
-    /// Its addresses that are others in a tunnel.
-    pub translated: Vec<TranslatedAddress>,
-    /// The other machine that has it, if this one has not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wireguard: Option<RemoteView>,
-    /// The tunnels of clients that end there; of very many, some.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub clients: Vec<ClientTunnel>,
-}
-
-/// The status of a client's tunnel.
-#[derive(Debug, Clone, Serialize)]
-pub struct ClientTunnel {
-    /// The owner: the user, or the source.
-    pub user: String,
-    /// The addresses that it has.
-    pub addresses: Vec<String>,
-    /// The longest packets that its path carries, in bytes, as far as that is known.
-    pub carries: usize,
-    /// Connections that are open where its packets end in this process.
-    pub connections: Option<usize>,
-    /// Pairs of UDP ports there.
-    pub sessions: Option<usize>,
 }
 
 /// The tunnels, and where each destination is.
@@ -144,12 +92,13 @@ impl TunHub {
     pub fn on_another_machine(
         settings: TunSettings,
         service: TunService,
-        (ports, remote): (&WireguardPorts<Self>, RemoteSettings),
+        (ports, remote): (&WireguardPorts, RemoteSettings),
     ) -> Result<Arc<Self>, String> {
         let known = (settings.name.as_str(), settings.addresses.as_slice());
         let device = Arc::new(RemoteDevice::open(ports, known, remote)?);
         let hub = Self::with(HubDevice::Remote(device.clone()), settings, service);
-        device.lead(&hub);
+        let led: Weak<Self> = Arc::downgrade(&hub);
+        device.lead(led);
         Ok(hub)
     }
 

@@ -225,11 +225,9 @@ impl HubDevice {
     /// Gives the kernel, or the other machine, packets, of which some may be joined on their way.
     pub(super) fn write_all(&self, packets: &[Vec<u8>], coalescer: &mut Coalescer) {
         if let Self::Remote(remote) = self {
-            let mut run = SealedRun::default();
-            for packet in packets {
-                remote.send(packet, &mut run);
-            }
-            remote.flush(&mut run);
+            remote.send_all(&mut SealedRun::default(), |send| {
+                packets.iter().for_each(|packet| send(packet));
+            });
             return;
         }
 

@@ -4,25 +4,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Instant;
 
 use hermes_ip::{IpRole, MtuProbe, ProbeState};
-use serde::Serialize;
 
+use super::device_view::Ipv6Proof;
 use super::end::{TunEnd, TunTunnel};
 use super::flow_stack::random;
 use super::service::TunService;
-
-/// The result of probing a tunnel for IPv6.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ipv6Proof {
-    /// Its other end answers short probes, and none of 1,280 bytes: IPv6 is refused.
-    Refused,
-    /// Its other end answers no packets, short or long: one of others, which need not.
-    Unproven,
-    /// Probes are on their way.
-    Asking,
-    /// A probe was answered.
-    Proven,
-}
 
 impl TunTunnel {
     /// Asks the other end, if it is time for that and the tunnel has an address of IPv6.

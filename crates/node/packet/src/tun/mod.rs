@@ -12,17 +12,20 @@
 //! so that the kernel takes many at once. Between two ends that [agreed](hermes_ip::offload::agreement), they stay whole, and take the
 //! stream: `super_packets.rs`.
 //!
-//! Each worker reads a queue of each device, and a flow stays in one: `device_queues.rs`. Packets
-//! that are read at once (`read_batch.rs`) are passed to their tunnels under one lock of the table,
-//! and enter each under one lock of its own (`entering.rs`).
+//! Each worker reads a queue of each device, and a flow stays in one: `device_queues.rs`. What is read at once (`read_batch.rs`) is led to its
+//! tunnels under one lock of the table, and enters each under one lock of its own (`entering.rs`).
+//! What comes out of a tunnel at once goes to a stack, or to a port of WireGuard, under one lock; so do the datagrams of a run on such a port.
 
+mod assigned_addresses;
 mod carry;
 mod device_group;
 mod device_queues;
+mod device_view;
 mod device_writer;
 mod dispatch;
 mod end;
 mod entering;
+mod flow_charges;
 mod flow_error;
 mod flow_ledger;
 mod flow_policy;
@@ -61,15 +64,15 @@ mod wireguard_ports;
 
 pub use carry::{carry, take};
 pub use device_queues::ClaimedQueue;
+pub use device_view::{ClientTunnel, DeviceView, Ipv6Proof};
 pub use end::TunTunnel;
 pub use flow_error::FlowError;
 pub use flow_ledger::{FlowLedger, FlowMark, FlowWatcher};
 pub use flow_policy::{FlowAnswer, FlowPolicy, FlowQuestion};
 pub use flow_stack::{AskedEcho, AskedFlow, FlowCarrier, FlowStack};
 pub use gate::{DeniedPacket, GateRules, PacketDenier, PacketGate};
-pub use hub::{ClientTunnel, DeviceView, TunHub};
+pub use hub::TunHub;
 pub use hub_device::StackDeviceSettings;
-pub use ipv6_proof::Ipv6Proof;
 pub use named_hosts::{DNS_PORT, NameQuestion, NamedHosts, NamedHostsView};
 pub use node_pools::NodePools;
 pub use remote_device::{RefusedView, RemoteSettings, RemoteView};
@@ -79,6 +82,5 @@ pub use surroundings::OwnMachine;
 pub use tcp_flow::TcpFlow;
 pub use translations::TranslatedAddress;
 pub use tunnel_owner::{DEVICE_FIELD, DevicePart, TunnelOwner};
-pub use udp_flow::UdpFlow;
 pub use wanted_addresses::OtherAssigned;
 pub use wireguard_ports::{WireguardPort, WireguardPorts};

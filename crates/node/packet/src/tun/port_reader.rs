@@ -3,22 +3,14 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use hermes_net::{RecvBatch, Run, UdpError};
+use hermes_net::{RecvBatch, UdpError};
 
-use super::hub::TunHub;
-use super::wireguard_ports::WireguardPort;
+use super::wireguard_ports::{OpenedPackets, WireguardPort};
 
 /// How often to look whether something is due for a peer that has keys.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Buffers for opened datagrams.
-#[derive(Default)]
-struct Rooms {
-    packet: Vec<u8>,
-    segment: Vec<u8>,
-}
-
-impl WireguardPort<TunHub> {
+impl WireguardPort {
     /// Reads the port until it is closed.
     ///
     /// # Errors
@@ -28,7 +20,8 @@ impl WireguardPort<TunHub> {
             return Ok(());
         };
         let mut batch = RecvBatch::new();
-        let mut rooms = Rooms::default();
+        let mut opened = OpenedPackets::default();
+        let mut segment = Vec::new();
         let mut looked = Instant::now();
         // Datagrams that are due at once, such as a handshake, would find no room.
         socket.writable().await?;
@@ -37,7 +30,10 @@ impl WireguardPort<TunHub> {
             let is_idle = self.is_idle();
             tokio::select! {
                 received = socket.recv(&mut batch) => match received {
-                    Ok(_) => batch.runs().for_each(|run| self.take_run(&run, &mut rooms)),
+                    Ok(_) => batch.runs().for_each(|run| {
+                        self.take_all(&run, &mut opened);
+                        opened.deliver(&mut segment);
+                    }),
                     Err(UdpError::Io(error)) => {
                         self.give_up();
                         return Err(error);
@@ -57,16 +53,6 @@ impl WireguardPort<TunHub> {
             if is_idle || looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 self.look();
-            }
-        }
-    }
-
-    fn take_run(&self, run: &Run<'_>, rooms: &mut Rooms) {
-        for datagram in run.datagrams() {
-            let asked = run.local.map(|local| (local, run.source));
-            let hub = self.take(datagram, run.source, asked, &mut rooms.packet);
-            if let Some(hub) = hub {
-                hub.take_packet(&mut rooms.packet, &mut rooms.segment);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A device on another machine, which WireGuard leads to.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use hermes_ip::InnerMtu;
@@ -9,9 +9,8 @@ use hermes_wireguard::{PeerId, PeerSettings, PrivateKey};
 use ipnet::IpNet;
 use serde::Serialize;
 
-use super::hub::TunHub;
 use super::sealed_run::SealedRun;
-use super::wireguard_ports::{WireguardPort, WireguardPorts};
+use super::wireguard_ports::{PeerDevice, WireguardPort, WireguardPorts};
 
 /// Where a device on another machine is.
 #[derive(Debug, Clone)]
@@ -28,7 +27,7 @@ pub struct RemoteSettings {
 #[derive(Debug)]
 pub(super) struct RemoteDevice {
     name: String,
-    port: Arc<WireguardPort<TunHub>>,
+    port: Arc<WireguardPort>,
     peer: PeerId,
     /// The longest packets.
     mtu: InnerMtu,
@@ -84,7 +83,7 @@ impl RemoteDevice {
     /// # Errors
     /// There is no such port, or the machine is a peer of another device; in words.
     pub(super) fn open(
-        ports: &WireguardPorts<TunHub>,
+        ports: &WireguardPorts,
         (name, addresses): (&str, &[IpNet]),
         settings: RemoteSettings,
     ) -> Result<Self, String> {
@@ -113,8 +112,8 @@ impl RemoteDevice {
         self.addresses.clone()
     }
 
-    /// Packets of the other machine go to this hub.
-    pub(super) fn lead(&self, hub: &Arc<TunHub>) {
+    /// What the other machine sends goes to this hub.
+    pub(super) fn lead(&self, hub: Weak<dyn PeerDevice>) {
         self.port.lead(self.peer, hub);
     }
 
@@ -123,24 +122,18 @@ impl RemoteDevice {
         self.port.remove_peer(self.peer);
     }
 
-    /// Sends a packet with those of the run.
-    pub(super) fn send(&self, packet: &[u8], run: &mut SealedRun) {
-        self.port.send(self.peer, packet, run);
-    }
-
-    /// Sends the rest of a run.
-    pub(super) fn flush(&self, run: &mut SealedRun) {
-        if !run.is_empty() {
-            self.port.flush(run);
-            run.clear();
-        }
+    /// Sends packets, which `packets` gives to its argument.
+    pub(super) fn send_all(
+        &self,
+        run: &mut SealedRun,
+        packets: impl FnOnce(&mut dyn FnMut(&[u8])),
+    ) {
+        self.port.send_all(self.peer, run, packets);
     }
 
     /// Sends one packet.
     pub(super) fn send_one(&self, packet: &[u8]) {
-        let mut run = SealedRun::default();
-        self.send(packet, &mut run);
-        self.flush(&mut run);
+        self.send_all(&mut SealedRun::default(), |send| send(packet));
     }
 
     /// Its status; `None` once it is closed.

@@ -21,6 +21,7 @@ use super::flow_stack::FlowStack;
 use super::gate::ArrivedPacket;
 use super::hub::Table;
 use super::inbox::{InboxRules, LAYOUT};
+use super::translations::Translations;
 use super::tunnel_gate::TunnelGate;
 use crate::device::{
     CapsulePackets, Device, DeviceCapsules, DeviceUpkeep, PathCarries, SentPackets, WaitingTurn,
@@ -45,54 +46,55 @@ impl TunTunnel {
             ..
         } = &mut *writer;
 
-        let mut failed = 0;
-        let mut gone = None;
-        let mut output = |header: OffloadHeader, packet: &[u8]| {
-            let Some(queues) = self.hub.device.queues() else {
-                return;
-            };
-            match queues.write(&header.to_device(), packet) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => failed += 1,
-                Err(error) => gone = Some(error),
-            }
-        };
-
         let mut unsent = Unsent::default();
-        for (packet, verdict) in batch.iter().zip(verdicts.drain(..)) {
+        for (packet, verdict) in batch.iter().zip(verdicts.iter_mut()) {
             match verdict {
-                None => {}
                 Some(Verdict::Pass) if self.hand_over(OffloadHeader::DONE, packet, from_client) => {
+                    *verdict = None;
                 }
-                Some(Verdict::Pass) => {
-                    let packet = translations.arrived(packet, true, translated);
-                    match (&end.stack, self.hub.device.remote()) {
-                        (Some(stack), _) => stack.handle_packet(packet),
-                        (None, Some(remote)) => remote.send(packet, sealed),
-                        (None, None) => coalescer.push(packet, false, &mut output),
-                    }
-                }
-                Some(Verdict::Answer(answer)) => end.inbox.push(&answer),
+                None | Some(Verdict::Pass) => {}
+                Some(Verdict::Answer(answer)) => end.inbox.push(answer),
                 Some(Verdict::Reject { reason, error }) => {
-                    unsent.count(reason);
+                    unsent.count(*reason);
                     tracing::trace!(reason = reason.name(), "a packet of a tunnel does not pass");
                     if let Some(error) = error {
-                        end.inbox.push(&error);
+                        end.inbox.push(error);
                     }
                 }
             }
         }
-        coalescer.flush(&mut output);
-        if let Some(remote) = self.hub.device.remote() {
-            remote.flush(sealed);
+
+        let passing = PassingPackets {
+            batch,
+            verdicts,
+            translations: &translations,
+            translated,
+        };
+        let mut gone = None;
+        match (&end.stack, self.hub.device.remote()) {
+            (Some(stack), _) => stack.handle_packets(|give| passing.for_each(give)),
+            (None, Some(remote)) => remote.send_all(sealed, |send| passing.for_each(send)),
+            (None, None) => {
+                let mut output = |header: OffloadHeader, packet: &[u8]| {
+                    let Some(queues) = self.hub.device.queues() else {
+                        return;
+                    };
+                    match queues.write(&header.to_device(), packet) {
+                        Ok(()) => {}
+                        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                            unsent.failed += 1;
+                        }
+                        Err(error) => gone = Some(error),
+                    }
+                };
+                passing.for_each(|packet| coalescer.push(packet, false, &mut output));
+                coalescer.flush(&mut output);
+            }
         }
 
         match gone {
             Some(error) => Err(error),
-            None => {
-                unsent.failed += failed;
-                Ok(unsent)
-            }
+            None => Ok(unsent),
         }
     }
 
@@ -193,7 +195,26 @@ impl TunTunnel {
     }
 }
 
-/// Packets that came out of a tunnel, and the state that judges them.
+/// The packets of a batch that go to the device.
+struct PassingPackets<'a> {
+    batch: &'a Batch,
+    verdicts: &'a [Option<Verdict>],
+    translations: &'a Translations,
+    translated: &'a mut Vec<u8>,
+}
+
+impl PassingPackets<'_> {
+    /// Gives away each of them, with the addresses that the device has.
+    fn for_each(self, mut give: impl FnMut(&[u8])) {
+        for (packet, verdict) in self.batch.iter().zip(self.verdicts) {
+            if matches!(verdict, Some(Verdict::Pass)) {
+                give(self.translations.arrived(packet, true, self.translated));
+            }
+        }
+    }
+}
+
+/// Packets that came out of a tunnel, and what they meet.
 pub(super) struct LeavingPackets<'a> {
     pub(super) table: &'a Table,
     pub(super) gate: &'a mut TunnelGate,

@@ -6,9 +6,10 @@ use std::time::Duration;
 use hermes_stack::FlowId;
 
 use super::flow_stack::FlowStack;
+use crate::session::SessionFlow;
 
 /// A pair of UDP ports in a stack, which is forgotten with this.
-pub struct UdpFlow {
+pub(super) struct UdpFlow {
     stack: Arc<FlowStack>,
     flow: FlowId,
 }
@@ -17,16 +18,15 @@ impl UdpFlow {
     pub(super) fn new(stack: Arc<FlowStack>, flow: FlowId) -> Self {
         Self { stack, flow }
     }
+}
 
-    /// Keeps it through a silence of so long.
-    pub(crate) fn outlast(&self, silence: Duration) {
+impl SessionFlow for UdpFlow {
+    fn outlast(&self, silence: Duration) {
         self.stack
             .with(|stack, _| stack.outlast(self.flow, silence));
     }
 
-    /// Sends datagrams of `segment` bytes, or one. Datagrams without room, or too long for the
-    /// tunnel, are lost.
-    pub(crate) fn send(&self, data: &[u8], segment: Option<usize>) {
+    fn send(&self, data: &[u8], segment: Option<usize>) {
         let length = segment.unwrap_or(data.len()).max(1);
         self.stack.with(|stack, now| {
             if data.is_empty() {

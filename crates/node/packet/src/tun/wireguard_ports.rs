@@ -1,6 +1,7 @@
 //! Ports of WireGuard: a socket for the peers of several devices, and the [machine](hermes_wireguard::Interface) that knows them.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +11,7 @@ use std::task::Poll;
 use std::time::{Instant, SystemTime};
 
 use hermes_net::listen::{self, Carries};
-use hermes_net::{DescriptorEntry, DescriptorTable, UdpError, UdpSocket};
+use hermes_net::{DescriptorEntry, DescriptorTable, Run, UdpError, UdpSocket};
 use hermes_wireguard::{
     Interface, PeerId, PeerSettings, PeerView, PrivateKey, PublicKey, RefusedDatagrams, WallClock,
 };
@@ -21,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 use super::port_others::PortOthers;
 use super::sealed_run::SealedRun;
 
-/// The ports of a node, by address, which lead to devices of type `D`. Bounded by the document.
-#[derive(Debug)]
-pub struct WireguardPorts<D> {
-    open: Mutex<HashMap<SocketAddr, Weak<WireguardPort<D>>>>,
+/// The ports of a node, by address, which lead to devices. Bounded by the document.
+#[derive(Debug, Default)]
+pub struct WireguardPorts {
+    open: Mutex<HashMap<SocketAddr, Weak<WireguardPort>>>,
     /// The sockets that a service manager passed, by their address. Bounded by those that a process takes.
     passed: HashMap<SocketAddr, std::net::UdpSocket>,
     /// Of those that another process has in use: the way to hear when it has done. Bounded as they are.
@@ -43,15 +44,38 @@ struct PortSocket {
     entry: DescriptorEntry,
 }
 
+/// The device that a peer leads to.
+pub(super) trait PeerDevice: Send + Sync {
+    /// Takes a packet of the peer; `room` is for what it is cut into.
+    fn take_packet(&self, packet: &mut [u8], room: &mut Vec<u8>);
+}
+
+/// The packets of a run of datagrams, in memory that is used again.
+#[derive(Default)]
+pub(super) struct OpenedPackets {
+    /// At least as many as there are devices.
+    packets: Vec<Vec<u8>>,
+    /// The device of each packet.
+    devices: Vec<Arc<dyn PeerDevice>>,
+}
+
+impl OpenedPackets {
+    /// Gives each packet to its device.
+    pub(super) fn deliver(&mut self, room: &mut Vec<u8>) {
+        for (device, packet) in self.devices.drain(..).zip(&mut self.packets) {
+            device.take_packet(packet, room);
+        }
+    }
+}
+
 /// A port, which goes when it has no peer any more.
-#[derive(Debug)]
-pub struct WireguardPort<D> {
+pub struct WireguardPort {
     address: SocketAddr,
     /// Until a worker reads it.
     unread: Mutex<Option<std::net::UdpSocket>>,
     /// That of the worker that reads it.
     socket: OnceLock<UdpSocket>,
-    state: Mutex<PortState<D>>,
+    state: Mutex<PortState>,
     /// Something is due earlier than nothing was.
     due: Notify,
     /// The task that reads does not look whether anything is due.
@@ -63,32 +87,19 @@ pub struct WireguardPort<D> {
     _entry: DescriptorEntry,
 }
 
-#[derive(Debug)]
-struct PortState<D> {
+struct PortState {
     interface: Interface,
-    devices: HashMap<PeerId, PeerDevice<D>>,
+    devices: HashMap<PeerId, LedDevice>,
 }
 
 /// The device of a peer.
-#[derive(Debug)]
-struct PeerDevice<D> {
-    device: Weak<D>,
+struct LedDevice {
+    device: Weak<dyn PeerDevice>,
     /// The address of this machine that the peer writes to.
     local: Option<IpAddr>,
 }
 
-impl<D> Default for WireguardPorts<D> {
-    fn default() -> Self {
-        Self {
-            open: Mutex::default(),
-            passed: HashMap::new(),
-            awaited: Mutex::default(),
-            descriptors: DescriptorTable::default(),
-        }
-    }
-}
-
-impl<D> WireguardPorts<D> {
+impl WireguardPorts {
     /// Ports at the addresses of these sockets use them; the sockets of others are entered for a successor.
     pub fn new(
         passed: impl IntoIterator<Item = (SocketAddr, std::net::UdpSocket)>,
@@ -127,7 +138,7 @@ impl<D> WireguardPorts<D> {
         &self,
         address: SocketAddr,
         key: &PrivateKey,
-    ) -> Result<Arc<WireguardPort<D>>, String> {
+    ) -> Result<Arc<WireguardPort>, String> {
         let mut open = self.open.lock();
         open.retain(|_, port| port.strong_count() > 0);
         let known = open.get(&address).and_then(Weak::upgrade);
@@ -207,8 +218,8 @@ impl<D> WireguardPorts<D> {
     ///
     /// # Errors
     /// Its runtime takes no more descriptors.
-    pub fn claim(&self) -> io::Result<Option<Arc<WireguardPort<D>>>> {
-        let ports: Vec<Arc<WireguardPort<D>>> = self
+    pub fn claim(&self) -> io::Result<Option<Arc<WireguardPort>>> {
+        let ports: Vec<Arc<WireguardPort>> = self
             .open
             .lock()
             .values()
@@ -229,7 +240,15 @@ impl<D> WireguardPorts<D> {
     }
 }
 
-impl<D> WireguardPort<D> {
+impl fmt::Debug for WireguardPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WireguardPort")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl WireguardPort {
     fn open(address: SocketAddr, key: PrivateKey, opened: PortSocket) -> Result<Self, String> {
         let clock = WallClock::of_system(Instant::now(), SystemTime::now());
         let interface = Interface::new(key, clock).map_err(|error| error.to_string())?;
@@ -281,9 +300,9 @@ impl<D> WireguardPort<D> {
     }
 
     /// Leads the packets of a peer to its device.
-    pub(super) fn lead(&self, peer: PeerId, device: &Arc<D>) {
-        let device = PeerDevice {
-            device: Arc::downgrade(device),
+    pub(super) fn lead(&self, peer: PeerId, device: Weak<dyn PeerDevice>) {
+        let device = LedDevice {
+            device,
             local: None,
         };
         self.state.lock().devices.insert(peer, device);
@@ -307,25 +326,35 @@ impl<D> WireguardPort<D> {
         Some((view, state.interface.refused()))
     }
 
-    /// Seals a packet for a peer, behind those of the run that go the same way; others are sent first.
-    pub(super) fn send(&self, peer: PeerId, packet: &[u8], run: &mut SealedRun) {
+    /// Seals packets for a peer under one lock, and sends them in as few runs as they fit into. `packets` gives each of them to its argument.
+    pub(super) fn send_all(
+        &self,
+        peer: PeerId,
+        run: &mut SealedRun,
+        packets: impl FnOnce(&mut dyn FnMut(&[u8])),
+    ) {
         let mut state = self.state.lock();
-        let begin = run.begin();
-        let to = state
-            .interface
-            .send(peer, packet, &mut run.bytes, Instant::now());
-        self.send_outgoing(&mut state, None);
         let local = state.devices.get(&peer).and_then(|device| device.local);
+        let now = Instant::now();
+        packets(&mut |packet| {
+            let begin = run.begin();
+            let to = state.interface.send(peer, packet, &mut run.bytes, now);
+            if let Some(to) = to {
+                run.end(begin, (local, to), |run| self.flush(run));
+            }
+        });
+        self.send_outgoing(&mut state, None);
         drop(state);
 
-        if let Some(to) = to {
-            run.end(begin, (local, to), |run| self.flush(run));
+        if !run.is_empty() {
+            self.flush(run);
+            run.clear();
         }
         self.wake();
     }
 
     /// Sends a run.
-    pub(super) fn flush(&self, run: &SealedRun) {
+    fn flush(&self, run: &SealedRun) {
         if let (Some(socket), Some((local, to))) = (self.socket.get(), run.to) {
             let sent = socket.try_send_from(local, to, &run.bytes, run.segment);
             note(sent, to);
@@ -340,7 +369,7 @@ impl<D> WireguardPort<D> {
     }
 
     /// Sends what the machine has to say; answers leave from the address that was asked.
-    fn send_outgoing(&self, state: &mut PortState<D>, asked: Option<(IpAddr, SocketAddr)>) {
+    fn send_outgoing(&self, state: &mut PortState, asked: Option<(IpAddr, SocketAddr)>) {
         // Before a worker reads it, what is to be sent waits.
         let Some(socket) = self.socket.get() else {
             return;
@@ -375,7 +404,7 @@ impl<D> WireguardPort<D> {
     }
 
     /// Tells other processes where the peers are.
-    fn tell_others(&self, state: &PortState<D>) {
+    fn tell_others(&self, state: &PortState) {
         if let Some(others) = self.others.lock().as_mut() {
             others.tell(state.interface.endpoints());
         }
@@ -409,22 +438,27 @@ impl<D> WireguardPort<D> {
         self.is_idle.store(is_idle, Ordering::Relaxed);
     }
 
-    /// Takes a datagram; to whose device the packet goes that is in `packet` then.
-    pub(super) fn take(
-        &self,
-        datagram: &[u8],
-        from: SocketAddr,
-        asked: Option<(IpAddr, SocketAddr)>,
-        packet: &mut Vec<u8>,
-    ) -> Option<Arc<D>> {
+    /// Takes the datagrams of a run under one lock: `opened` has their packets then.
+    pub(super) fn take_all(&self, run: &Run<'_>, opened: &mut OpenedPackets) {
+        let asked = run.local.map(|local| (local, run.source));
+        let OpenedPackets { packets, devices } = opened;
+        let now = Instant::now();
         let mut state = self.state.lock();
-        let peer = state
-            .interface
-            .handle_datagram(from, datagram, packet, Instant::now());
+        for datagram in run.datagrams() {
+            if packets.len() == devices.len() {
+                packets.push(Vec::new());
+            }
+            let packet = &mut packets[devices.len()];
+            let peer = state
+                .interface
+                .handle_datagram(run.source, datagram, packet, now);
+            let led = peer.and_then(|peer| state.devices.get_mut(&peer));
+            if let Some(led) = led {
+                led.local = asked.map(|(local, _)| local);
+                devices.extend(led.device.upgrade());
+            }
+        }
         self.send_outgoing(&mut state, asked);
-        let device = state.devices.get_mut(&peer?)?;
-        device.local = asked.map(|(local, _)| local);
-        device.device.upgrade()
     }
 }
 

@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hermes_proto::fields::Fields;
 use hermes_proto::resumable::{Delivery, FIELD, Grant, Request, ResumableEnd, Ticket};
+use hermes_proto::session_field::SessionValue;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, origins};
