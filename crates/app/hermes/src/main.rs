@@ -25,7 +25,7 @@ mod table;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use hermes_net::PassedSocket;
 use hermes_rego::Metered;
 
@@ -151,7 +151,7 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
         Command::Env(env) => env::run(&env, output).await,
         Command::Exec(exec) => exec::run(exec).await,
         Command::Files(command) => make_files(command, output),
-        Command::Completions(completions) => completions::run(&completions, output),
+        Command::Completions(completions) => completions::run(&completions, Cli::command(), output),
     }
 }
 

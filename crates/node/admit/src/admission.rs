@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hermes_net::PeerAddress;
 use parking_lot::Mutex;
 
+use crate::shares::Shares;
 use crate::shares::sources::Permit;
 use crate::snapshot::{Counted, ListenerRules};
-use crate::worker::Shared;
 
 /// The permits of one connection. They are given back with its last exchange.
 #[derive(Debug)]
@@ -48,11 +48,11 @@ impl Admission {
     }
 
     /// Takes a permit among the connections of `peer`, unless its client is known already; false when there is none.
-    pub fn enter(&self, shared: &Shared, rules: &ListenerRules, peer: &PeerAddress) -> bool {
+    pub fn enter(&self, shares: &Shares, rules: &ListenerRules, peer: &PeerAddress) -> bool {
         if self.is_free() {
             return true;
         }
-        let source = shared.sources.enter(&rules.name, peer, self.most);
+        let source = shares.sources.enter(&rules.name, peer, self.most);
         if source.is_none() {
             rules.source_refused(peer);
             return false;
@@ -85,7 +85,7 @@ impl Admission {
     /// How many connections a user may have; this one has as many.
     pub fn known(
         &self,
-        shared: &Shared,
+        shares: &Shares,
         rules: &ListenerRules,
         user: &str,
         most: impl FnOnce() -> usize,
@@ -94,7 +94,7 @@ impl Admission {
             return Ok(());
         }
         let most = most();
-        let Some(permit) = shared.users.connections.join(&rules.name, user, most) else {
+        let Some(permit) = shares.users.connections.join(&rules.name, user, most) else {
             return Err(most);
         };
 

@@ -5,8 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use hermes_upstream::Attached;
 use parking_lot::Mutex;
 use serde::Serialize;
+
+/// The attachments of this node, in both directions.
+#[derive(Default)]
+pub struct Attachments {
+    /// The nodes that are attached to this one.
+    pub attached: Arc<Attached>,
+    /// Its own attachments to others.
+    pub joins: Joins,
+}
 
 /// The attachments that this node keeps, or tries to. Bounded by its listeners: each says how many.
 #[derive(Debug, Default)]

@@ -6,22 +6,20 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use hermes_identity::AuthContext;
-use hermes_net::turns::{TurnBounds, Turns};
 use hermes_net::{LocalAddresses, LocalEnd, Resolver, Watch};
 use hermes_observe::{Exchange, Telemetry};
 use hermes_packet::Egress;
-use hermes_upstream::{AnswerLimits, Attached, Budget, Client, Directory, Upstream, local_end};
+use hermes_upstream::{AnswerLimits, Budget, Client, Directory, Upstream, local_end};
 use http::HeaderValue;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::decide::DecisionLogger;
 use crate::devices::Devices;
-use crate::joins::Joins;
+use crate::joins::Attachments;
 use crate::outliving::Outliving;
 use crate::refusals::remembered::LastRefusals;
-use crate::shares::sessions::Sessions;
-use crate::shares::sources::{Sources, Users};
+use crate::shares::Shares;
 use crate::snapshot::Snapshot;
 use crate::tunnels::Tunnels;
 
@@ -37,18 +35,12 @@ pub struct Shared {
     pub refusals: LastRefusals,
     /// The open tunnels, which a new configuration decides on again.
     pub tunnels: Tunnels,
-    /// What each source has open at each listener.
-    pub sources: Sources,
-    /// What each user has at each listener.
-    pub users: AllOfUsers,
+    /// The shares of sources and users.
+    pub shares: Shares,
     /// Tunnels that outlive the path to them.
     pub outliving: Outliving,
-    /// CONNECT-UDP sessions of each user.
-    pub sessions: Sessions,
-    /// The nodes that are attached to this one.
-    pub attached: Arc<Attached>,
-    /// What this node attaches to.
-    pub joins: Joins,
+    /// Attachments in both directions.
+    pub attachments: Attachments,
     /// The TUN devices where routes end.
     pub devices: Devices,
     /// The number of the snapshot in force, to wait for the next.
@@ -57,52 +49,6 @@ pub struct Shared {
     pub drain: Watch,
     /// This machine's addresses.
     pub local: LocalAddresses,
-}
-
-/// Flows of tunnels that begin at once: each costs a worker some 100 us until it waits for its target.
-#[doc(alias = "bound")]
-const BEGINNING: usize = 16;
-
-/// Batches of packets of tunnels that end in user space at once, of all workers: half of them of one user.
-#[doc(alias = "bound")]
-const BATCHES: usize = 8;
-
-/// Tunnels that wait to begin a flow, or for packets to be looked at.
-#[doc(alias = "bound")]
-const TUNNELS_WAITING: usize = 64 * 1024;
-
-/// What each user has at each listener.
-pub struct AllOfUsers {
-    /// Connections of those who are known by a password or token.
-    pub connections: Users,
-    /// Exchanges that are open.
-    pub exchanges: Users,
-    /// Turns at beginning the flows of tunnels that end here: one user opens flows in many tunnels as fast as it sends packets.
-    pub flows: Turns,
-    /// Turns at the packets of these tunnels.
-    pub packets: Turns,
-}
-
-/// Turns of which one user has at most half.
-fn turns(at_once: usize) -> Turns {
-    Turns::new(TurnBounds {
-        at_once,
-        of_group: at_once,
-        spare: true,
-        waiting: TUNNELS_WAITING,
-        waiting_of_asker: TUNNELS_WAITING / 4,
-    })
-}
-
-impl Default for AllOfUsers {
-    fn default() -> Self {
-        Self {
-            connections: Users::default(),
-            exchanges: Users::default(),
-            flows: turns(BEGINNING),
-            packets: turns(BATCHES),
-        }
-    }
 }
 
 impl Directory for Shared {

@@ -46,7 +46,7 @@ pub(super) fn serve(entrance: &Entrance, count: usize, watch: &Watch) {
 async fn keep(mut entrance: Entrance, watch: &Watch) {
     let shared = entrance.worker.shared.clone();
     let mut revision = shared.revision.subscribe();
-    let join = shared.joins.begin(&entrance.rules.name);
+    let join = shared.attachments.joins.begin(&entrance.rules.name);
     let mut pause = PAUSE;
     let mut old = None::<Drain>;
 

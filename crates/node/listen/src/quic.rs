@@ -146,7 +146,7 @@ async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
     let has_room = || {
         admission
             .as_ref()
-            .is_none_or(|own| own.enter(&shared, &rules, &peer))
+            .is_none_or(|own| own.enter(&shared.shares, &rules, &peer))
     };
 
     if connection.is_confirmed() {

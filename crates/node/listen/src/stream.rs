@@ -96,7 +96,7 @@ fn admit(entrance: &mut Entrance, stream: &Stream) -> bool {
     let admission = Admission::of(rules, peer);
     let admitted = admission
         .as_ref()
-        .is_none_or(|own| own.enter(&entrance.worker.shared, rules, peer));
+        .is_none_or(|own| own.enter(&entrance.worker.shared.shares, rules, peer));
     entrance.admission = admission;
 
     admitted

@@ -249,13 +249,8 @@ impl Share {
         }
 
         let peer = PeerAddress::Ip(flow.key.client);
-        let Some(place) =
-            entrance
-                .worker
-                .shared
-                .sources
-                .enter(&rules.name, &peer, rules.per_source())
-        else {
+        let sources = &entrance.worker.shared.shares.sources;
+        let Some(place) = sources.enter(&rules.name, &peer, rules.per_source()) else {
             rules.source_refused(&peer);
             return None;
         };

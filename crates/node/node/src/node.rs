@@ -9,17 +9,16 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use hermes_admit::decision_log::decisions_file;
 use hermes_admit::devices::Devices;
-use hermes_admit::joins::Joins;
+use hermes_admit::joins::Attachments;
 use hermes_admit::memory_limits;
 use hermes_admit::node_name::node_name;
 use hermes_admit::outliving::Outliving;
 use hermes_admit::refusals::account::Account;
 use hermes_admit::refusals::remembered::LastRefusals;
-use hermes_admit::shares::sessions::Sessions;
-use hermes_admit::shares::sources::Sources;
+use hermes_admit::shares::Shares;
 use hermes_admit::snapshot::{Draft, Snapshot};
 use hermes_admit::tunnels::Tunnels;
-use hermes_admit::worker::{AllOfUsers, Shared, Worker};
+use hermes_admit::worker::{Shared, Worker};
 use hermes_config::model::{Document, Listener, Tun};
 use hermes_config::{Loaded, Places, Problems};
 use hermes_ip::NameLeases;
@@ -469,11 +468,8 @@ fn shared(
         refusals: LastRefusals::default(),
         tunnels: Tunnels::default(),
         outliving: Outliving::default(),
-        sources: Sources::default(),
-        users: AllOfUsers::default(),
-        sessions: Sessions::default(),
-        attached: Arc::default(),
-        joins: Joins::default(),
+        shares: Shares::default(),
+        attachments: Attachments::default(),
         devices,
         revision: watch::Sender::new(snapshot.revision),
         snapshot: ArcSwap::new(snapshot),

@@ -1,11 +1,10 @@
 //! `hermes completions SHELL`: what the shell needs to complete `hermes`, names of running nodes included.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use serde_json::json;
 
 use crate::admin;
-use crate::cli::Cli;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -20,8 +19,8 @@ pub struct Completions {
     nodes: bool,
 }
 
-/// Prints the script.
-pub fn run(completions: &Completions, output: Output) -> Result<(), Failure> {
+/// Prints the script for the program's command line.
+pub fn run(completions: &Completions, mut program: Command, output: Output) -> Result<(), Failure> {
     let Some(shell) = completions.shell else {
         let sockets = admin::all();
         let names = sockets
@@ -36,7 +35,7 @@ pub fn run(completions: &Completions, output: Output) -> Result<(), Failure> {
     };
 
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "hermes", &mut script);
+    clap_complete::generate(shell, &mut program, "hermes", &mut script);
     let script = with_nodes(shell, &String::from_utf8_lossy(&script));
     if output.json {
         output.value(&json!({ "shell": shell.to_string(), "script": script }));
@@ -90,7 +89,10 @@ fn fish(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::Cli;
 
     fn script(shell: Shell) -> String {
         let mut script = Vec::new();

@@ -106,9 +106,9 @@ pub(crate) fn admit_connection(entered: &Entered, identified: &Identified) -> Re
         _ => return Ok(()),
     };
 
-    let shared = &entered.entrance.worker.shared;
+    let shares = &entered.entrance.worker.shared.shares;
     let most = || bounds(entered, identified).connections;
-    let known = admission.known(shared, &entered.listener, user, most);
+    let known = admission.known(shares, &entered.listener, user, most);
     known.map_err(|most| {
         let bounded = Bounded {
             what: "connections",
@@ -140,7 +140,7 @@ pub(crate) fn admit_client(
         Counted::UntilKnown(most) | Counted::Always(most) => most,
     };
 
-    let sources = &entered.entrance.worker.shared.sources;
+    let sources = &entered.entrance.worker.shared.shares.sources;
     let permit = sources.enter(&listener.name, &source.peer, most);
     permit.map(Some).ok_or_else(|| {
         listener.source_refused(&source.peer);
@@ -227,7 +227,7 @@ fn exchange_of(
         most
     };
 
-    let users = &entered.entrance.worker.shared.users.exchanges;
+    let users = &entered.entrance.worker.shared.shares.users.exchanges;
     let joined = users.join(&listener.name, user, most);
     let permit = joined.ok_or_else(|| {
         let bounded = Bounded {
@@ -268,9 +268,8 @@ fn session_of(
     };
 
     let target = &identified.target;
-    let joined = shared
-        .sessions
-        .join(&listener.name, user, most, target, &entered.exchange);
+    let sessions_of_users = &shared.shares.sessions;
+    let joined = sessions_of_users.join(&listener.name, user, most, target, &entered.exchange);
     let Joined { permit, evicted } = joined.ok_or_else(|| {
         let bounded = Bounded {
             what: "sessions",
@@ -288,7 +287,7 @@ fn session_of(
         listener.sessions_evicted(evicted, bound, Some(user));
     }
     if let Some(token) = known
-        && shared.sessions.count(&listener.name, user) > sessions
+        && sessions_of_users.count(&listener.name, user) > sessions
     {
         identified.asked = Some(Asked::Only(token));
     }

@@ -103,6 +103,7 @@ fn admit(routed: &Routed, head: &RequestHead, rule: &AttachAs) -> Result<(Place,
     let place = routed
         .worker
         .shared
+        .attachments
         .attached
         .reserve(&name, routed.user.as_deref())
         .map_err(|full| {

@@ -163,7 +163,7 @@ async fn new(
         let owner = Owner::of(routed.user.as_deref(), &routed.source.peer);
         stack.set_account(Memory::node().owner(owner));
         let asker = Asker::user_or_source(routed.user.as_deref(), &routed.source.peer);
-        stack.set_turns(routed.worker.shared.users.packets.clone(), asker);
+        stack.set_turns(routed.worker.shared.shares.users.packets.clone(), asker);
     }
     opened.map_err(|error| match error {
         PoolError::Exhausted { .. }

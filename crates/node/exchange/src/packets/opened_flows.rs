@@ -67,7 +67,7 @@ pub(crate) async fn beside(
 ) -> String {
     let entrance = routed.entrance.for_flows(&routed.auth);
     let flows = Arc::new(Flows::new(entrance, fields(routed), start));
-    let turns = &routed.worker.shared.users.flows;
+    let turns = &routed.worker.shared.shares.users.flows;
     let asker = Asker::user_or_source(routed.user.as_deref(), &routed.source.peer);
     let begin = async {
         loop {

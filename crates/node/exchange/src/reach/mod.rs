@@ -195,7 +195,7 @@ async fn checkout(
         To::Connector(_) | To::Handler(_) => return Err(nowhere().into()),
         To::Upstream { upstream, .. } if upstream.attached().is_some() => {
             let name = attached_name(routed, upstream, head, target);
-            let attached = &routed.worker.shared.attached;
+            let attached = &routed.worker.shared.attachments.attached;
             attached
                 .checkout(upstream, &name, timeouts, &tries.tried())
                 .await
