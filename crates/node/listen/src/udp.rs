@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_admit::entrance::Entrance;
-use hermes_admit::snapshot::SessionBound;
+use hermes_admit::snapshot::{ListenerRules, SessionBound};
 use hermes_exchange as pipeline;
 use hermes_net::memory::{Memory, Owner};
 use hermes_net::shared_socket::{
@@ -234,18 +234,8 @@ impl Share {
         let target = flow.key.target.host_port();
         let target = target.as_ref().or(rules.config.target());
         let head = target.and_then(connect_udp)?;
-        let bound = SessionBound {
-            key: "limits.connections",
-            most: rules.connections(),
-        };
-
-        match self.sessions.make_room(bound.most) {
-            Ok(0) => {}
-            Ok(ended) => rules.sessions_evicted(ended, bound, None),
-            Err(NoRoom) => {
-                rules.sessions_refused(1, bound);
-                return None;
-            }
+        if !self.has_room(rules) {
+            return None;
         }
 
         let peer = PeerAddress::Ip(flow.key.client);
@@ -290,6 +280,26 @@ impl Share {
         });
 
         Some(session)
+    }
+
+    /// Makes room for one more session of the listener; false where none may be ended for it.
+    fn has_room(&self, rules: &ListenerRules) -> bool {
+        let bound = SessionBound {
+            key: "limits.connections",
+            most: rules.connections(),
+        };
+
+        match self.sessions.make_room(bound.most) {
+            Ok(0) => true,
+            Ok(ended) => {
+                rules.sessions_evicted(ended, bound, None);
+                true
+            }
+            Err(NoRoom) => {
+                rules.sessions_refused(1, bound);
+                false
+            }
+        }
     }
 
     /// Carries a session to its end.
