@@ -1,6 +1,6 @@
 //! Custody, where the document asks for it: its key, its neighbours, and its place among the plugs.
 
-use hermes_config::model::{CustodySpool, Document, Listener, NodeCustody};
+use hermes_config::model::{CustodySpool, DataSource, Document, Listener, NodeCustody};
 use hermes_custody::{Custody, Disk, NamedNeighbour, PrivateKey, Settings};
 use hermes_plug::{CUSTODY, Plugs};
 
@@ -19,7 +19,7 @@ pub fn plug(document: &Document, plugs: Plugs) -> Result<Plugs, Failure> {
     let Some(config) = &document.defaults.custody else {
         return Ok(plugs);
     };
-    let key = key_file::read_or_make(&config.key_file.0).map_err(Failure::failed)?;
+    let key = key(&config.key_file).map_err(Failure::failed)?;
     tracing::info!("custody: the public key of this node is {}", key.public());
 
     let custody = Custody::new(settings(config, key)?);
@@ -44,6 +44,17 @@ pub fn plug(document: &Document, plugs: Plugs) -> Result<Plugs, Failure> {
     Ok(plugs
         .handler(CUSTODY, custody.clone())
         .ingress(CUSTODY, custody))
+}
+
+/// The key of the node: one that stands in the document is not made.
+fn key(source: &DataSource) -> Result<PrivateKey, String> {
+    match source {
+        DataSource::File(file) => key_file::read_or_make(&file.0),
+        DataSource::Inline(_) => source
+            .secret()?
+            .parse()
+            .map_err(|error| format!("defaults.custody.key_file: {source}: {error}")),
+    }
 }
 
 fn settings(config: &NodeCustody, key: PrivateKey) -> Result<Settings, Failure> {

@@ -94,7 +94,7 @@ impl Spot<'_> {
         }
     }
 
-    /// Whether a secret stands here that is in no file: `inline`, below a key that names a file otherwise.
+    /// Whether a text stands here in place of a file: `inline`, below a key that names one otherwise.
     fn is_inline(&self) -> bool {
         let may_be = match self {
             Self::At(path) => path.ends_with(INLINE),
@@ -123,13 +123,20 @@ impl Spot<'_> {
     }
 }
 
-/// Whether this is the path of a secret that stands in the document.
+/// Whether this is the path of a text that stands in the document in place of a file.
 pub(crate) fn is_inline(path: &str) -> bool {
     let mut steps = steps(path);
     let is_last = steps.pop().is_some_and(|last| last.key() == INLINE);
-    let mut around = steps.iter().rev().map(Step::key);
-    let named = around.find(|key| !key.is_empty());
-    is_last && named.is_some_and(|key| key.ends_with("file"))
+    let mut around = steps
+        .iter()
+        .rev()
+        .map(Step::key)
+        .filter(|key| !key.is_empty());
+    let names_files = around
+        .next()
+        .is_some_and(|key| key.ends_with("file") || key == "files");
+    let is_field = around.next() == Some("fields");
+    is_last && (names_files || is_field)
 }
 
 /// Whether the value of this text is not to be shown here: it is a secret by its key, its name says that it is a credential, or it looks like one itself.
@@ -358,6 +365,8 @@ mod tests {
             "identity.token_file.inline",
             "listeners.web.auth.basic.file.inline",
             "upstreams.a.tls.crl_file[1].inline",
+            "upstreams.a.fields.x-key.inline",
+            "authorize[0].rego.files[1].inline",
         ] {
             assert!(is_secret(path, "abc"), "{path}");
         }

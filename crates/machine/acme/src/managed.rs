@@ -121,7 +121,7 @@ impl Managed {
         };
 
         let file = &self.folder.certificate;
-        let certified = tls::certified_key(file, file).map_err(unusable)?;
+        let certified = tls::certified_key(file.into(), file.into()).map_err(unusable)?;
         let lifetime = lifetime(file).map_err(unusable)?;
         let is_wanted = is_of_directory && self.covers(&certified);
         self.in_force.store(Some(Arc::new(certified)));
@@ -190,7 +190,10 @@ impl Managed {
 }
 
 fn lifetime(file: &Path) -> Result<Lifetime, TlsFileError> {
-    Ok(lifetime_of(&tls::of_certificates(file)?, unix_seconds()))
+    Ok(lifetime_of(
+        &tls::of_certificates(file.into())?,
+        unix_seconds(),
+    ))
 }
 
 /// The lifetime of a chain: the first certificate to end counts, as clients see it. An issuer that has ended does not: authorities
@@ -208,9 +211,9 @@ fn lifetime_of(chain: &[Span], now: u64) -> Lifetime {
 }
 
 fn unusable(error: TlsFileError) -> FolderError {
-    let remedy = format!("remove {}: another is ordered then", error.file.display());
+    let remedy = format!("remove {}: another is ordered then", error.name);
     FolderError {
-        reason: format!("{}: {}", error.file.display(), error.reason),
+        reason: format!("{}: {}", error.name, error.reason),
         remedy: error.remedy.unwrap_or(remedy),
     }
 }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hermes_config::model::AcmeChallenge;
 use hermes_net::Resolver;
 use hermes_net::clock::unix_seconds;
-use hermes_net::tls::{self, ClientOptions};
+use hermes_net::tls::{self, ClientOptions, TlsSource};
 use http::Uri;
 use instant_acme::{
     Account, AuthorizationHandle, AuthorizationStatus, ChallengeHandle, ChallengeType,
@@ -122,7 +122,7 @@ impl Attempt<'_> {
             return Ok(None);
         };
         let key = external.key_file.clone();
-        let read = blocking(move || key.read()).await?;
+        let read = blocking(move || key.secret()).await?;
         let failed = |reason: &str| {
             Failure::new(
                 format!("external_account.key_file: {reason}"),
@@ -140,9 +140,9 @@ impl Attempt<'_> {
     async fn client(&self) -> Result<BoundedClient, Failure> {
         let settings = self.managed.settings.clone();
         let config = blocking(move || {
-            let ca_file = settings.ca_file.as_ref().map(|file| file.0.as_path());
+            let authorities = settings.ca_file.as_ref();
             tls::client(ClientOptions {
-                ca_file,
+                authorities: authorities.map(|one| one.either(TlsSource::File, TlsSource::Inline)),
                 ..ClientOptions::default()
             })
         });
@@ -151,10 +151,7 @@ impl Attempt<'_> {
                 .remedy
                 .clone()
                 .unwrap_or_else(|| "mend `ca_file`".to_owned());
-            Failure::new(
-                format!("{}: {}", error.file.display(), error.reason),
-                remedy,
-            )
+            Failure::new(format!("{}: {}", error.name, error.reason), remedy)
         })?;
 
         let directory = self.managed.settings.directory();

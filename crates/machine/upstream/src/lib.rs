@@ -88,7 +88,7 @@ pub use ring::Affinity;
 pub use shares::Shares;
 pub use status::{EndpointStatus, UpstreamStatus};
 pub use timeouts::{Hop, OPENING, Timeouts};
-pub use tls_files::{client_tls, file_problem};
+pub use tls_files::{client_tls, server_problem, tls_source};
 pub use trial::{Found, Question, Trial};
 pub use tunnel_sizes::{BULK, TunnelSizes};
 pub use upstream::Upstream;

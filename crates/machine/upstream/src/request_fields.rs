@@ -68,7 +68,7 @@ impl RequestFields {
 
 /// `Basic`, of user and password (RFC 7617, section 2).
 fn basic(path: &str, credentials: &model::Credentials) -> Result<HeaderValue, Problem> {
-    let password = credentials.password_file.read();
+    let password = credentials.password_file.secret();
     let password = password.map_err(|reason| Problem::new(path, reason))?;
     // A colon in the user's name is a finding of `lint`; RFC 7617 forbids control characters in both.
     if password.chars().any(char::is_control) {
@@ -90,6 +90,10 @@ fn line(
     let value = match field {
         RequestField::Text(text) => value(path, text),
         RequestField::File { file } => value(&child(path, "file"), &read(path, file)?),
+        RequestField::Inline { inline } => value(
+            &child(path, "inline"),
+            inline.trim_end_matches(['\n', '\r']),
+        ),
     };
     Ok((name, value?))
 }

@@ -15,7 +15,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 use crate::link_policy::LinkPolicy;
-use crate::tls_files::{client_tls, file_problem};
+use crate::tls_files::{client_problem, client_tls};
 
 /// The settings for TLS to any endpoint of an upstream.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Security {
         let quic = quic.then(|| quic::ClientConfig::new(&http, config.early_data, record.clone()));
         let quic = quic
             .transpose()
-            .map_err(|error| file_problem(&path, details.files(), error))?;
+            .map_err(|error| client_problem(&path, error))?;
         let quic = quic.map(|quic| kept(quic, &LinkPolicy::new(config)));
 
         let security = Self {
@@ -131,7 +131,7 @@ pub(crate) fn fingerprint(config: &model::Upstream) -> u64 {
         if details.ca_file.is_none() {
             tls::system_generation().hash(&mut hasher);
         }
-        for (_, file) in details.files() {
+        for file in details.sources().filter_map(|(_, source)| source.file()) {
             read(&file.0).hash(&mut hasher);
         }
     }

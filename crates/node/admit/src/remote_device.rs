@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use hermes_config::Problem;
-use hermes_config::model::{Document, Secret, Wireguard};
+use hermes_config::model::{DataSource, Document, Wireguard};
 use hermes_packet::tun::RemoteSettings;
 use hermes_wireguard::{NoKey, PeerSettings, PresharedKey, PrivateKey};
 use ipnet::IpNet;
@@ -65,8 +65,8 @@ pub fn check(document: &Document, problems: &mut Vec<Problem>) {
     }
 }
 
-fn key<K: FromStr<Err = NoKey>>(secret: &Secret) -> Result<K, String> {
-    let text = secret.read()?;
+fn key<K: FromStr<Err = NoKey>>(secret: &DataSource) -> Result<K, String> {
+    let text = secret.secret()?;
     text.parse()
         .map_err(|error: NoKey| format!("{secret}: {error}"))
 }

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use hermes_config::Problem;
-use hermes_config::model::Secret;
+use hermes_config::model::DataSource;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 use serde::Deserialize;
@@ -47,7 +47,7 @@ impl KeySet {
     ///
     /// # Errors
     /// When the file is not a key set, holds a symmetric key, or no usable one.
-    pub fn read(file: &Secret, path: &str) -> Result<Self, Vec<Problem>> {
+    pub fn read(file: &DataSource, path: &str) -> Result<Self, Vec<Problem>> {
         let error = |reason: String| {
             Problem::new(path, format!("{file}: {reason}"))
                 .remedy("take the key set that the issuer publishes (its `jwks_uri`)")

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use hermes_config::model::{Auth, AuthMethods, AuthMode, Basic, Bearer, Listener, Secret};
+use hermes_config::model::{Auth, AuthMethods, AuthMode, Basic, Bearer, DataSource, Listener};
 use hermes_http::fields::Fields;
 use hermes_net::{CertificateNames, PeerAddress, StreamInfo, TlsPeer};
 use http::header::{
@@ -77,7 +77,7 @@ impl Issuer {
         jwk
     }
 
-    fn write(&self, name: &str, content: &str) -> Secret {
+    fn write(&self, name: &str, content: &str) -> DataSource {
         let file = self.folder.path().join(name);
         std::fs::write(&file, content).unwrap();
         file.into()

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use bcrypt::HashParts;
 use hermes_config::Problem;
-use hermes_config::model::Secret;
+use hermes_config::model::DataSource;
 
 use crate::user_name::is_user;
 
@@ -36,7 +36,7 @@ impl Users {
     /// A user who stands there twice, for it is not known which password counts, and where no line is sound, each bad line, as
     /// `FILE:LINE: what is wrong with it`. A bad line beside sound ones locks out its user only: it is passed over with a warning, so
     /// that it does not keep the others' changes, such as a user who is gone, from being heeded.
-    pub fn read(file: &Secret, path: &str) -> Result<Self, Vec<Problem>> {
+    pub fn read(file: &DataSource, path: &str) -> Result<Self, Vec<Problem>> {
         let text = read_bounded(file, FILE_LIMIT, path).map_err(|error| vec![error])?;
         let mut hashes = HashMap::new();
         let mut twice = Vec::new();
@@ -121,14 +121,14 @@ fn cost(hash: &str) -> Option<u32> {
 }
 
 /// Reads a file of at most `limit` bytes.
-pub(crate) fn read_bounded(file: &Secret, limit: u64, path: &str) -> Result<String, Problem> {
+pub(crate) fn read_bounded(file: &DataSource, limit: u64, path: &str) -> Result<String, Problem> {
     use std::io::Read;
     let failed = |reason: String| Problem::new(path, format!("{file}: {reason}"));
 
     let mut text = String::new();
     match file {
-        Secret::Inline(inline) => text.clone_from(inline),
-        Secret::File(file) => {
+        DataSource::Inline(inline) => text.clone_from(inline),
+        DataSource::File(file) => {
             let opened = std::fs::File::open(&file.0).map_err(|error| failed(error.to_string()))?;
             opened
                 .take(limit + 1)
@@ -147,12 +147,12 @@ pub(crate) fn read_bounded(file: &Secret, limit: u64, path: &str) -> Result<Stri
     }
 }
 
-fn bad_line(file: &Secret, line: usize, reason: &str, path: &str) -> Problem {
+fn bad_line(file: &DataSource, line: usize, reason: &str, path: &str) -> Problem {
     Problem::new(path, format!("{file}:{line}: {reason}"))
         .remedy("write lines with `htpasswd -B FILE USER`")
 }
 
-fn empty(file: &Secret, path: &str) -> Problem {
+fn empty(file: &DataSource, path: &str) -> Problem {
     Problem::new(path, format!("{file} names no user"))
         .remedy("add one with `htpasswd -B FILE USER`")
 }
@@ -171,7 +171,7 @@ fn warn(bad: &[Problem]) {
 }
 
 /// The first errors, and how many more there are.
-fn shortened(mut errors: Vec<Problem>, file: &Secret, path: &str) -> Vec<Problem> {
+fn shortened(mut errors: Vec<Problem>, file: &DataSource, path: &str) -> Vec<Problem> {
     let more = errors.len().saturating_sub(REPORT_LIMIT);
     errors.truncate(REPORT_LIMIT);
     if more > 0 {

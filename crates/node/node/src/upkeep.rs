@@ -104,6 +104,6 @@ async fn remind(shared: Arc<Shared>, watch: Watch) {
 
 fn warn(held: &Held, now: u64) {
     if let Some((reason, remedy)) = held.warning(now) {
-        tracing::warn!(key = held.path, file = %held.file.display(), "{reason}; {remedy}");
+        tracing::warn!(key = held.path, file = %held.source, "{reason}; {remedy}");
     }
 }

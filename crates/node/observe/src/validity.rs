@@ -4,12 +4,12 @@
 //! None of these warnings makes a configuration invalid: an expired certificate must not keep a
 //! node from starting, nor a change from being put in force.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use hermes_config::model::{ClientTls, Document, FilePath, OneOrMany, ServerTls, TlsChoice};
+use hermes_config::model::{ClientTls, DataSource, Document, OneOrMany, ServerTls, TlsChoice};
 use hermes_config::{Loaded, Problem, child, element};
 use hermes_net::tls::{Span, of_certificates, of_revocations, unlisted};
+use hermes_upstream::tls_source;
 use serde::Serialize;
 
 use hermes_net::clock::unix_seconds;
@@ -37,8 +37,8 @@ enum Role {
 pub struct Held {
     /// The key that names it, such as `listeners.web.tls.cert_file`.
     pub path: String,
-    /// The file.
-    pub file: PathBuf,
+    /// Where they stand.
+    pub source: DataSource,
     role: Role,
     span: Span,
     /// For lists of other authorities: an authority without a list.
@@ -60,10 +60,10 @@ pub enum Validity {
 }
 
 impl Held {
-    fn new(path: String, file: &Path, role: Role) -> Option<Self> {
+    fn new(path: String, source: &DataSource, role: Role) -> Option<Self> {
         let spans = match role {
-            Role::List => of_revocations(file),
-            Role::Own | Role::Authority => of_certificates(file),
+            Role::List => of_revocations(tls_source(source)),
+            Role::Own | Role::Authority => of_certificates(tls_source(source)),
         };
 
         let spans = spans.ok()?;
@@ -85,7 +85,7 @@ impl Held {
 
         Some(Self {
             path,
-            file: file.to_owned(),
+            source: source.clone(),
             role,
             span,
             unlisted: None,
@@ -108,9 +108,9 @@ impl Held {
         SOON.min(life / 3)
     }
 
-    /// Whether it is the same file as `other`, read for the same purpose: one warning is enough for both.
+    /// Whether it is the same as `other`, read for the same purpose: one warning is enough for both.
     fn is_same(&self, other: &Self) -> bool {
-        self.file == other.file && self.role == other.role && self.unlisted == other.unlisted
+        self.source == other.source && self.role == other.role && self.unlisted == other.unlisted
     }
 
     /// How it is at `now`, Unix time in seconds.
@@ -248,34 +248,34 @@ pub fn all(document: &Document) -> Vec<Held> {
 }
 
 fn of_server(path: &str, tls: &ServerTls) -> Vec<Held> {
-    let own = tls.certificate_file();
+    let own = tls.certificate();
     let mut held = of_client(path, [&None, &None], tls.crl_file.as_ref());
     let key = tls.acme.as_deref().map_or("cert_file", |_| "acme");
-    held.extend(own.and_then(|file| Held::new(child(path, key), &file.0, Role::Own)));
+    held.extend(own.and_then(|file| Held::new(child(path, key), &file, Role::Own)));
     let authority = tls.client_ca_file.as_ref();
     mark_foreign(&mut held, authority);
     held.extend(
-        authority
-            .and_then(|file| Held::new(child(path, "client_ca_file"), &file.0, Role::Authority)),
+        authority.and_then(|file| Held::new(child(path, "client_ca_file"), file, Role::Authority)),
     );
 
     held
 }
 
 /// Marks lists that belong to no authority in this file, if one of these has no list.
-fn mark_foreign(held: &mut [Held], authority: Option<&FilePath>) {
+fn mark_foreign(held: &mut [Held], authority: Option<&DataSource>) {
     let Some(authority) = authority else { return };
     let mut lists: Vec<&mut Held> = held
         .iter_mut()
         .filter(|one| one.role == Role::List)
         .collect();
-    let files: Vec<PathBuf> = lists.iter().map(|list| list.file.clone()).collect();
-    let Some(found) = unlisted(&authority.0, &files) else {
+    let sources: Vec<DataSource> = lists.iter().map(|list| list.source.clone()).collect();
+    let sources: Vec<_> = sources.iter().map(tls_source).collect();
+    let Some(found) = unlisted(tls_source(authority), &sources) else {
         return;
     };
 
-    for list in &mut lists {
-        if found.foreign.contains(&list.file) {
+    for (list, is_foreign) in lists.iter_mut().zip(found.foreign) {
+        if is_foreign {
             list.unlisted = Some(found.authority.clone());
         }
     }
@@ -288,8 +288,8 @@ fn of_client_tls(path: &str, tls: &ClientTls) -> Vec<Held> {
 
 fn of_client(
     path: &str,
-    [own, authority]: [&Option<FilePath>; 2],
-    lists: Option<&OneOrMany<FilePath>>,
+    [own, authority]: [&Option<DataSource>; 2],
+    lists: Option<&OneOrMany<DataSource>>,
 ) -> Vec<Held> {
     let of_authority = authority;
     let own = own.iter().map(|file| ("cert_file", file, Role::Own));
@@ -303,7 +303,7 @@ fn of_client(
     let named = own.chain(authority).chain(lists);
 
     let mut held: Vec<Held> = named
-        .filter_map(|(key, file, role)| Held::new(child(path, key), &file.0, role))
+        .filter_map(|(key, file, role)| Held::new(child(path, key), file, role))
         .collect();
     mark_foreign(&mut held, of_authority.as_ref());
     held
@@ -327,7 +327,7 @@ pub fn warnings(loaded: &Loaded) -> Vec<Problem> {
     let now = unix_seconds();
     let warning = |held: Held| {
         let (reason, remedy) = held.warning(now)?;
-        let reason = format!("{}: {reason}", held.file.display());
+        let reason = format!("{}: {reason}", held.source);
         let problem = Problem::new(held.path, reason).remedy(remedy);
         Some(loaded.places.placed(problem))
     };
@@ -350,7 +350,7 @@ mod tests {
         };
         Held {
             path: "p".to_owned(),
-            file: "f".into(),
+            source: std::path::PathBuf::from("f").into(),
             role,
             span,
             unlisted: None,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::data_source::DataSource;
 use super::scalar::FilePath;
-use super::secret::Secret;
 
 /// The directory of Let's Encrypt.
 const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -32,7 +32,7 @@ pub struct Acme {
     pub directory: Option<String>,
     /// PEM authorities of the directory's own certificate. Default: the system's.
     #[serde(default)]
-    pub ca_file: Option<FilePath>,
+    pub ca_file: Option<DataSource>,
     /// An existing account of the operator at the authority, to bind this one to. Default: none.
     #[serde(default)]
     pub external_account: Option<AcmeExternalAccount>,
@@ -48,7 +48,7 @@ pub struct AcmeExternalAccount {
     /// The name of its key at the authority.
     pub id: String,
     /// File with the key as the authority shows it, in the alphabet of base64url.
-    pub key_file: Secret,
+    pub key_file: DataSource,
 }
 
 /// How an authority finds out that a name leads to this node.

@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::data_source::DataSource;
 use super::route::Timeouts;
 use super::scalar::{ByteSize, Duration, FilePath, ListenAddress, OneOrMany};
 use super::{Limits, UpstreamLimits};
@@ -37,7 +38,7 @@ pub struct Defaults {
 pub struct NodeCustody {
     /// The node's key. Where there is no such file, the node makes it; `hermes custody-key` prints the public key that neighbours are
     /// to be told.
-    pub key_file: FilePath,
+    pub key_file: DataSource,
     /// How long an exchange without an end is kept. Default: 1h.
     #[serde(default)]
     pub keep_for: Option<Duration>,
@@ -80,21 +81,21 @@ pub struct CustodyNeighbour {
 pub struct NodeTls {
     /// PEM authorities of upstreams' certificates. Default: the system's.
     #[serde(default)]
-    pub ca_file: Option<FilePath>,
+    pub ca_file: Option<DataSource>,
     /// Lists of revoked certificates (CRL), PEM or DER, at least one of every authority in
     /// `ca_file` and `client_ca_file` that issues any. Used with these authorities everywhere.
     /// Default: none, revocation is not checked.
     #[serde(default)]
-    pub crl_file: Option<OneOrMany<FilePath>>,
+    pub crl_file: Option<OneOrMany<DataSource>>,
     /// PEM certificate chain, leaf first: shown to upstreams, and by listeners with `tls: true`.
     #[serde(default)]
-    pub cert_file: Option<FilePath>,
+    pub cert_file: Option<DataSource>,
     /// PEM private key of that certificate. Must not be readable by others.
     #[serde(default)]
-    pub key_file: Option<FilePath>,
+    pub key_file: Option<DataSource>,
     /// PEM authorities whose client certificates are accepted by listeners with `tls: true`. Default: none, certificates are not asked for.
     #[serde(default)]
-    pub client_ca_file: Option<FilePath>,
+    pub client_ca_file: Option<DataSource>,
 }
 
 /// Bounds by the side that they are on: some keys are in both, and mean something else.

@@ -1,9 +1,11 @@
 //! The files that a document names and that are read with it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::scalar::FilePath;
-use super::{Auth, ClientTls, Document, Listener, OneOrMany, ServerTls, TlsChoice, Upstream};
+use super::{
+    Auth, ClientTls, DataSource, Document, Listener, OneOrMany, ServerTls, TlsChoice, Upstream,
+};
 
 impl Document {
     /// Files that are read when the document is put in force: certificates, keys, authorities, revocation lists, tokens, users, key
@@ -33,7 +35,8 @@ impl Document {
             .authorize
             .iter()
             .filter_map(|authorize| authorize.rego.as_ref())
-            .flat_map(|rego| &rego.files);
+            .flat_map(|rego| &rego.files)
+            .filter_map(DataSource::file);
         let all = token
             .into_iter()
             .chain(listeners)
@@ -50,7 +53,8 @@ fn of_listener(listener: &Listener) -> Vec<&FilePath> {
     let tls = listener.tls().into_iter().flat_map(|tls| {
         // The files that the node writes itself it follows by itself.
         let authority = tls.acme.as_deref().and_then(|acme| acme.ca_file.as_ref());
-        tls.files().map(|(_, file)| file).chain(authority)
+        let sources = tls.sources().map(|(_, source)| source).chain(authority);
+        sources.filter_map(DataSource::file)
     });
 
     let methods = match listener.auth() {
@@ -76,12 +80,13 @@ fn of_upstream(upstream: &Upstream) -> Vec<&FilePath> {
 }
 
 fn of_client(tls: &ClientTls) -> Vec<&FilePath> {
-    tls.files().map(|(_, file)| file).collect()
+    let sources = tls.sources().map(|(_, source)| source);
+    sources.filter_map(DataSource::file).collect()
 }
 
 impl ClientTls {
-    /// Its files, each with the key that names it.
-    pub fn files(&self) -> impl Iterator<Item = (&'static str, &FilePath)> {
+    /// Its authorities, certificate, key and lists, each at its key.
+    pub fn sources(&self) -> impl Iterator<Item = (&'static str, &DataSource)> {
         let files = [
             ("ca_file", self.ca_file.as_ref()),
             ("cert_file", self.cert_file.as_ref()),
@@ -89,16 +94,11 @@ impl ClientTls {
         ];
         named(files, self.crl_file.as_ref())
     }
-
-    /// The lists of revoked certificates.
-    pub fn crl_files(&self) -> Vec<PathBuf> {
-        paths(self.crl_file.as_ref())
-    }
 }
 
 impl ServerTls {
-    /// Its files, each with the key that names it; without those that the node obtains.
-    pub fn files(&self) -> impl Iterator<Item = (&'static str, &FilePath)> {
+    /// Its certificate, key, authorities and lists, each at its key; without those that the node obtains.
+    pub fn sources(&self) -> impl Iterator<Item = (&'static str, &DataSource)> {
         let files = [
             ("cert_file", self.cert_file.as_ref()),
             ("key_file", self.key_file.as_ref()),
@@ -106,24 +106,14 @@ impl ServerTls {
         ];
         named(files, self.crl_file.as_ref())
     }
-
-    /// The lists of revoked certificates.
-    pub fn crl_files(&self) -> Vec<PathBuf> {
-        paths(self.crl_file.as_ref())
-    }
 }
 
 fn named<'a>(
-    files: [(&'static str, Option<&'a FilePath>); 3],
-    lists: Option<&'a OneOrMany<FilePath>>,
-) -> impl Iterator<Item = (&'static str, &'a FilePath)> {
+    files: [(&'static str, Option<&'a DataSource>); 3],
+    lists: Option<&'a OneOrMany<DataSource>>,
+) -> impl Iterator<Item = (&'static str, &'a DataSource)> {
     let files = files.into_iter();
     let files = files.filter_map(|(key, file)| Some((key, file?)));
     let lists = lists.into_iter().flatten();
     files.chain(lists.map(|file| ("crl_file", file)))
-}
-
-fn paths(lists: Option<&OneOrMany<FilePath>>) -> Vec<PathBuf> {
-    let lists = lists.into_iter().flatten();
-    lists.map(|file| file.0.clone()).collect()
 }

@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::acme::Acme;
+use super::data_source::DataSource;
 use super::listener_kind::{ListenerKind, one_mapping};
-use super::scalar::{ByteSize, Duration, FieldPattern, FilePath, OneOrMany, Template, UserMatch};
-use super::secret::Secret;
+use super::scalar::{ByteSize, Duration, FieldPattern, OneOrMany, Template, UserMatch};
 use super::trace::Continue;
 
 /// One listener: its kind, and the keys of all kinds.
@@ -65,20 +65,20 @@ pub(super) enum ServerTlsChoice {
 pub struct ServerTls {
     /// PEM certificate chain, leaf first. Needed but with `acme`.
     #[serde(default)]
-    pub cert_file: Option<FilePath>,
+    pub cert_file: Option<DataSource>,
     /// PEM private key. Must not be readable by others.
     #[serde(default)]
-    pub key_file: Option<FilePath>,
+    pub key_file: Option<DataSource>,
     /// A certificate that the node obtains and renews itself, in place of files.
     #[serde(default)]
     pub acme: Option<Box<Acme>>,
     /// PEM authorities whose client certificates are accepted (mTLS).
     #[serde(default)]
-    pub client_ca_file: Option<FilePath>,
+    pub client_ca_file: Option<DataSource>,
     /// Lists of revoked client certificates (CRL), PEM or DER, at least one of every authority that
     /// issues any. Default: none, revocation is not checked.
     #[serde(default)]
-    pub crl_file: Option<OneOrMany<FilePath>>,
+    pub crl_file: Option<OneOrMany<DataSource>>,
     /// Take requests of returning HTTP/3 clients before their handshake has ended (0-RTT); those that are not safe are answered
     /// with 425. Anyone who sees them on the way can send them again. Default: false.
     #[serde(default)]
@@ -86,9 +86,9 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// The file of the certificate that is shown, which the operator or the node itself writes.
-    pub fn certificate_file(&self) -> Option<FilePath> {
-        let obtained = || Some(FilePath(self.acme.as_deref()?.certificate_file()));
+    /// The certificate that is shown, which the operator or the node itself writes.
+    pub fn certificate(&self) -> Option<DataSource> {
+        let obtained = || Some(self.acme.as_deref()?.certificate_file().into());
         self.cert_file.clone().or_else(obtained)
     }
 }
@@ -157,7 +157,7 @@ pub enum AuthMode {
 #[serde(deny_unknown_fields)]
 pub struct Basic {
     /// Lines of `user:$2b$...` (bcrypt), as `htpasswd -B` writes them.
-    pub file: Secret,
+    pub file: DataSource,
     /// Realm shown to the client. Default: hermes.
     #[serde(default)]
     pub realm: Option<String>,
@@ -168,7 +168,7 @@ pub struct Basic {
 #[serde(deny_unknown_fields)]
 pub struct Bearer {
     /// JSON Web Key Set with the issuer's public keys.
-    pub jwks_file: Secret,
+    pub jwks_file: DataSource,
     /// Required `iss`.
     pub issuer: String,
     /// Required `aud`.

@@ -13,6 +13,7 @@ mod broadcast;
 mod chain;
 mod client_address;
 mod credentials;
+mod data_source;
 mod decision_log;
 mod defaults;
 mod egress;
@@ -34,7 +35,6 @@ mod resume;
 mod retry;
 mod route;
 pub mod scalar;
-mod secret;
 mod split_dns;
 mod sticky;
 mod templates;
@@ -54,6 +54,7 @@ pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use chain::Chain;
 pub use client_address::ClientAddress;
 pub use credentials::{Credentials, RequestField};
+pub use data_source::DataSource;
 pub use decision_log::DecisionLog;
 pub use defaults::{CustodyNeighbour, CustodySpool, DefaultLimits, Defaults, NodeCustody, NodeTls};
 pub use egress::Egress;
@@ -89,7 +90,6 @@ pub use scalar::{
     SystemUsers, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName, UserMatch,
     UserPattern, Variable, WireguardKey, zone_index,
 };
-pub use secret::Secret;
 pub use split_dns::{NamedEcho, OtherNames, SplitDns};
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};

@@ -11,8 +11,8 @@ use super::scalar::{
     UserPattern,
 };
 use super::{
-    Authorize, DecisionLog, Defaults, Egress, FlowLog, Listener, Memory, Metrics, PlugSettings,
-    Policy, Route, Secret, Trace, Upstream,
+    Authorize, DataSource, DecisionLog, Defaults, Egress, FlowLog, Listener, Memory, Metrics,
+    PlugSettings, Policy, Route, Trace, Upstream,
 };
 
 /// One node's configuration.
@@ -245,7 +245,7 @@ pub struct NodeIdentity {
     pub user: String,
     /// Token sent as `Proxy-Authorization: Bearer` to the next proxy only. Must not be readable by others.
     #[serde(default)]
-    pub token_file: Option<Secret>,
+    pub token_file: Option<DataSource>,
 }
 
 /// A proxy that may name the users of its exchanges.

@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::PolicyDefault;
-use super::scalar::{FilePath, IpProtocol, OneOrMany, PortMatch, Prefix, UserMatch};
+use super::data_source::DataSource;
+use super::scalar::{IpProtocol, OneOrMany, PortMatch, Prefix, UserMatch};
 
 /// Rules that the packets of CONNECT-IP tunnels meet where the tunnel ends at a device, once for each flow.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -26,8 +27,8 @@ pub struct PacketPolicy {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PacketRego {
-    /// Files of rules, and of data where the name ends in `.json`.
-    pub files: OneOrMany<FilePath>,
+    /// Files of rules, and of data where the name ends in `.json`; an inline text is data if it starts with `{`.
+    pub files: OneOrMany<DataSource>,
     /// The rule that decides: `data.overlay.allow`.
     pub query: String,
 }

@@ -3,14 +3,15 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::scalar::{ByteSize, FilePath, OneOrMany};
+use super::data_source::DataSource;
+use super::scalar::{ByteSize, OneOrMany};
 
 /// A policy in Rego, the language of Open Policy Agent, evaluated in this process.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rego {
-    /// Files of rules, and of data where the name ends in `.json`.
-    pub files: OneOrMany<FilePath>,
+    /// Files of rules, and of data where the name ends in `.json`; an inline text is data if it starts with `{`.
+    pub files: OneOrMany<DataSource>,
     /// The rule that decides: `data.overlay.allow`.
     pub query: String,
     /// The form of `input`. Default: hermes.

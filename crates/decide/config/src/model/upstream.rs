@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::data_source::DataSource;
 use super::proxy_protocol::ProxyProtocolVersion;
 use super::retry::{Hedge, Retry};
 use super::route::Timeouts;
@@ -83,7 +84,7 @@ pub struct Upstream {
     #[serde(default)]
     pub credentials: Option<Credentials>,
     /// Fields of every request to these endpoints, which replace others of the same name: a text,
-    /// or `{ file: PATH }`. Default: none.
+    /// `{ file: PATH }` or `{ inline: VALUE }`. Default: none.
     #[serde(default)]
     pub fields: IndexMap<String, RequestField>,
     /// How names of fields leave over HTTP/1.1: `lower`, in small letters, or `preserve`, as they came over HTTP/1.1. Default: lower.
@@ -250,17 +251,17 @@ pub enum TlsChoice {
 pub struct ClientTls {
     /// PEM authorities that the endpoints' certificates must come from. Default: the system's.
     #[serde(default)]
-    pub ca_file: Option<FilePath>,
+    pub ca_file: Option<DataSource>,
     /// Lists of revoked server certificates (CRL), PEM or DER, at least one of every authority that
     /// issues any. Default: none, revocation is not checked.
     #[serde(default)]
-    pub crl_file: Option<OneOrMany<FilePath>>,
+    pub crl_file: Option<OneOrMany<DataSource>>,
     /// PEM client certificate chain, shown when asked for.
     #[serde(default)]
-    pub cert_file: Option<FilePath>,
+    pub cert_file: Option<DataSource>,
     /// PEM private key of the client certificate. Must not be readable by others.
     #[serde(default)]
-    pub key_file: Option<FilePath>,
+    pub key_file: Option<DataSource>,
     /// Name sent as SNI and looked for in the certificate. Default: the endpoint's host.
     #[serde(default)]
     pub server_name: Option<String>,

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Document;
+use super::data_source::DataSource;
 use super::scalar::{Duration, HostPort, OneOrMany, Prefix, WireguardKey};
-use super::secret::Secret;
 use crate::child;
 
 /// Where the packets of a device are: on another machine, which has WireGuard and need not have Hermes.
@@ -16,7 +16,7 @@ pub struct Wireguard {
     /// The address and UDP port where WireGuard's messages come, such as `0.0.0.0:51820`. Devices with the same key may share one.
     pub listen: HostPort,
     /// File with the private key of this end, as `wg genkey` or `hermes wireguard-key` write it.
-    pub private_key_file: Secret,
+    pub private_key_file: DataSource,
     /// The other machine.
     pub peer: WireguardPeer,
 }
@@ -42,7 +42,7 @@ pub struct WireguardPeer {
     /// File with a key that both ends share beside their own, as `wg genpsk` writes it. Default:
     /// none.
     #[serde(default)]
-    pub preshared_key_file: Option<Secret>,
+    pub preshared_key_file: Option<DataSource>,
 }
 
 impl Document {
@@ -67,7 +67,7 @@ impl Document {
 
 impl Wireguard {
     /// Its secrets, by their keys.
-    pub fn secrets(&self) -> impl Iterator<Item = (&'static str, &Secret)> {
+    pub fn secrets(&self) -> impl Iterator<Item = (&'static str, &DataSource)> {
         let preshared = self.peer.preshared_key_file.as_ref();
         let own = ("private_key_file", &self.private_key_file);
         std::iter::once(own).chain(preshared.map(|secret| ("peer.preshared_key_file", secret)))

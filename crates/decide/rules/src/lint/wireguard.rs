@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use hermes_config::child;
 use hermes_config::model::{
-    Document, OtherTunAddress, Secret, Terminate, TerminateTun, TunDetails, WireguardKey,
+    DataSource, Document, OtherTunAddress, Terminate, TerminateTun, TunDetails, WireguardKey,
 };
 
 use super::report::{Check, Report};
@@ -148,7 +148,7 @@ fn keepalives(document: &Document, report: &mut Report) {
 /// The claims on a port: its key, and its peers.
 struct PortClaim<'a> {
     path: String,
-    key: &'a Secret,
+    key: &'a DataSource,
     peers: HashMap<&'a WireguardKey, String>,
 }
 

@@ -26,10 +26,10 @@ fn server() -> ServerOptions {
     std::fs::write(&key, pair.serialize_pem()).unwrap();
     std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let options = tls::TlsServerOptions {
-        cert_file: &cert,
-        key_file: &key,
-        client_ca_file: None,
-        client_crl_files: &[],
+        certificate: (&cert).into(),
+        key: (&key).into(),
+        client_authorities: None,
+        client_revocation_lists: &[],
         client_required: false,
         alpn: &[],
     };

@@ -210,8 +210,5 @@ impl ClientConfig {
 }
 
 fn no_suite(error: &quinn::crypto::rustls::NoInitialCipherSuite) -> TlsFileError {
-    TlsFileError::new(
-        std::path::Path::new("tls"),
-        format!("not usable for QUIC: {error}"),
-    )
+    TlsFileError::elsewhere("tls", format!("not usable for QUIC: {error}"))
 }

@@ -1,18 +1,17 @@
 //! The connecting side.
 
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 
 use super::accept_any::AcceptAnyServer;
-use super::files::{
-    TlsFileError, own_certificates, private_key, refused_pair, refused_verifier, roots,
-};
+use super::file_error::{TlsFileError, TlsPart};
+use super::files::{own_certificates, private_key, refused_pair, refused_verifier, roots};
 use super::revocation::{RevocationCheck, Revocations, Usage};
 use super::sessions::{NotingVerifier, Verified};
+use super::source::TlsSource;
 use super::system::system_roots;
 use super::{kernel_carries, provider};
 
@@ -24,14 +23,14 @@ const SERVERS: usize = 256;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClientOptions<'a> {
     /// The authorities to believe (PEM); without it those that the system trusts.
-    pub ca_file: Option<&'a Path>,
+    pub authorities: Option<TlsSource<'a>>,
     /// Lists of server certificates that were revoked (PEM or DER); with any, every certificate of a chain but the authority's own
     /// must be covered by one of its issuer.
-    pub crl_files: &'a [PathBuf],
+    pub revocation_lists: &'a [TlsSource<'a>],
     /// Our own certificate, then those that issued it (PEM), for servers that ask.
-    pub cert_file: Option<&'a Path>,
-    /// Its private key (PEM), readable for its owner only.
-    pub key_file: Option<&'a Path>,
+    pub certificate: Option<TlsSource<'a>>,
+    /// Its private key (PEM); a file is readable for its owner only.
+    pub key: Option<TlsSource<'a>>,
     /// Believe any certificate. For tests: anyone on the path can read and change everything.
     pub insecure_skip_verify: bool,
     /// Application protocols, the preferred first (RFC 7301).
@@ -106,9 +105,9 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
     let provider = provider();
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| TlsFileError::new(Path::new("tls"), error.to_string()))?;
+        .map_err(|error| TlsFileError::elsewhere("tls", error.to_string()))?;
     let verified = (!options.insecure_skip_verify).then(Verified::default);
-    let revocations = Revocations::read(options.crl_files)?;
+    let revocations = Revocations::read(options.revocation_lists)?;
     let mut check = None;
 
     let builder = if options.insecure_skip_verify {
@@ -117,16 +116,16 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
             .dangerous()
             .with_custom_certificate_verifier(anything)
     } else {
-        let trusted = match options.ca_file {
-            Some(file) => Arc::new(roots(file)?),
+        let trusted = match options.authorities {
+            Some(source) => Arc::new(roots(source)?),
             None => system_roots()?,
         };
 
         let verifier = WebPkiServerVerifier::builder_with_provider(trusted.clone(), provider)
             .build()
-            .map_err(|error| {
-                let ca = options.ca_file.unwrap_or(Path::new("tls"));
-                refused_verifier(ca, &error)
+            .map_err(|error| match options.authorities {
+                Some(authorities) => refused_verifier(authorities, &error),
+                None => TlsFileError::elsewhere("tls", error.to_string()),
             })?;
 
         check = revocations.check(trusted, Usage::Server).map(Arc::new);
@@ -137,16 +136,12 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
             .with_custom_certificate_verifier(Arc::new(noting))
     };
 
-    let mut config = match (options.cert_file, options.key_file) {
-        (Some(cert), Some(key)) => builder
-            .with_client_auth_cert(own_certificates(cert)?, private_key(key)?)
-            .map_err(|error| refused_pair(cert, key, &error))?,
-        (Some(lonely), None) | (None, Some(lonely)) => {
-            return Err(
-                TlsFileError::new(lonely, "a certificate and its key belong together")
-                    .remedy("set both cert_file and key_file"),
-            );
-        }
+    let mut config = match (options.certificate, options.key) {
+        (Some(certificate), Some(key)) => builder
+            .with_client_auth_cert(own_certificates(certificate)?, private_key(key)?)
+            .map_err(|error| refused_pair(certificate, key, &error))?,
+        (Some(certificate), None) => return Err(lonely(certificate, TlsPart::Certificate)),
+        (None, Some(key)) => return Err(lonely(key, TlsPart::Key)),
         (None, None) => builder.with_no_client_auth(),
     };
 
@@ -163,4 +158,10 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
         revocations,
         check,
     })
+}
+
+fn lonely(source: TlsSource<'_>, part: TlsPart) -> TlsFileError {
+    source
+        .wrong(part, "a certificate and its key belong together")
+        .remedy("set both cert_file and key_file")
 }

@@ -1,9 +1,10 @@
 //! TLS 1.2 and 1.3 with rustls and the aws-lc-rs provider, which is always named explicitly.
 //!
-//! [`server`] and [`client`] make configurations from files; [`accept`] and [`connect`] wrap a stream.
+//! [`server`] and [`client`] make configurations from files, or from text in their place; [`accept`] and [`connect`] wrap a stream.
 
 mod accept_any;
 mod client;
+mod file_error;
 mod files;
 mod handshake;
 mod kept_records;
@@ -15,6 +16,7 @@ mod revocation;
 mod revocation_list;
 mod server;
 mod sessions;
+mod source;
 mod system;
 mod validity;
 mod words;
@@ -25,7 +27,7 @@ use rustls::crypto::CryptoProvider;
 
 pub use crate::shown_chain::ShownChain;
 pub use client::{ClientOptions, RevocationsInForce, TlsClient, client};
-pub use files::{FILE_BYTES, TlsFileError};
+pub use file_error::{TlsFileError, TlsPart};
 pub use handshake::{TlsError, TlsErrorKind, accept, connect};
 pub(crate) use kept_records::KeptRecords;
 pub use kernel::kernel_carries;
@@ -36,6 +38,7 @@ use record_cursor::RecordCursor;
 pub use server::{
     Clients, TlsServerOptions, certified, certified_as_is, certified_key, server, server_by,
 };
+pub use source::{FILE_BYTES, TlsSource};
 pub use system::{reread_system_authorities, system_generation};
 pub use validity::{Span, Unlisted, of_certificate, of_certificates, of_revocations, unlisted};
 pub(crate) use words::of_text;

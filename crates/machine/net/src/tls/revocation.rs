@@ -4,7 +4,6 @@
 //! and to read 10 MiB for each handshake would stop a worker for many milliseconds. Connections do not keep lists.
 
 use std::cell::Cell;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
 use rustls::client::danger::HandshakeSignatureValid;
@@ -19,22 +18,23 @@ use webpki::{
     RevocationOptions, RevocationOptionsBuilder, VerifiedPath,
 };
 
-use super::files::TlsFileError;
+use super::file_error::TlsFileError;
 use super::revocation_list::{
     Digest, RevocationFile, RevocationList, identity, identity_of, revocation_file,
 };
+use super::source::TlsSource;
 
 /// The lists that a configuration names. Keeps them loaded.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Revocations(Vec<Arc<RevocationFile>>);
 
 impl Revocations {
-    /// Reads the files, each of which is DER or holds PEM blocks.
+    /// Reads the sources, each of which is DER or holds PEM blocks.
     ///
     /// # Errors
-    /// The first file that holds no list, or one that cannot be used.
-    pub(super) fn read(files: &[PathBuf]) -> Result<Self, TlsFileError> {
-        let files = files.iter().map(|file| revocation_file(file));
+    /// The first of them that holds no list, or one that cannot be used.
+    pub(super) fn read(sources: &[TlsSource<'_>]) -> Result<Self, TlsFileError> {
+        let files = sources.iter().map(|source| revocation_file(*source));
         Ok(Self(files.collect::<Result<_, _>>()?))
     }
 

@@ -3,7 +3,6 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use aws_lc_rs::digest::{Context, SHA256, SHA256_OUTPUT_LEN, digest};
@@ -14,7 +13,9 @@ use webpki::{BorrowedCertRevocationList, CertRevocationList, RawPublicKeyEntity}
 use x509_parser::asn1_rs::Any;
 use x509_parser::prelude::FromDer;
 
-use super::files::{TlsFileError, bad_pem, read};
+use super::file_error::{TlsFileError, TlsPart};
+use super::files::bad_pem;
+use super::source::TlsSource;
 use super::validity::{Span, of_list};
 
 /// The beginning of a PEM block.
@@ -201,8 +202,8 @@ pub(super) fn identity_of(authority: &TrustAnchor<'_>) -> Digest {
 }
 
 /// The lists of a file, at least one, each of which can be used.
-pub(super) fn revocation_file(file: &Path) -> Result<Arc<RevocationFile>, TlsFileError> {
-    let content = read(file)?;
+pub(super) fn revocation_file(source: TlsSource<'_>) -> Result<Arc<RevocationFile>, TlsFileError> {
+    let content = source.read(TlsPart::RevocationLists)?;
     let mut key = Digest::default();
     key.copy_from_slice(digest(&SHA256, &content).as_ref());
 
@@ -212,24 +213,26 @@ pub(super) fn revocation_file(file: &Path) -> Result<Arc<RevocationFile>, TlsFil
         return Ok(parsed);
     }
 
-    let parsed = Arc::new(parse(file, content)?);
+    let parsed = Arc::new(parse(source, content.into_owned())?);
     known.retain(|_, other| other.strong_count() > 0);
     known.insert(key, Arc::downgrade(&parsed));
     Ok(parsed)
 }
 
-fn parse(file: &Path, content: Vec<u8>) -> Result<RevocationFile, TlsFileError> {
-    let encoded = encoded(file, content)?;
+fn parse(source: TlsSource<'_>, content: Vec<u8>) -> Result<RevocationFile, TlsFileError> {
+    let encoded = encoded(source, content)?;
     let mut parsed = RevocationFile {
         lists: Vec::with_capacity(encoded.len()),
         spans: Vec::with_capacity(encoded.len()),
     };
 
     for list in encoded {
-        parsed.spans.push(of_list(&list).ok_or_else(|| none(file))?);
+        parsed
+            .spans
+            .push(of_list(&list).ok_or_else(|| none(source))?);
         let list = RevocationList::parse(list).map_err(|error| {
             let reason = format!("not a usable list of revoked certificates: {error:?}");
-            TlsFileError::new(file, reason).remedy(
+            source.wrong(TlsPart::RevocationLists, reason).remedy(
                 "RFC 5280, section 5.2: it needs a CRL number and an authority key identifier",
             )
         })?;
@@ -241,7 +244,7 @@ fn parse(file: &Path, content: Vec<u8>) -> Result<RevocationFile, TlsFileError> 
 
 /// The lists in DER.
 fn encoded(
-    file: &Path,
+    source: TlsSource<'_>,
     content: Vec<u8>,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsFileError> {
     let is_pem = content.windows(PEM.len()).any(|bytes| bytes == PEM);
@@ -250,15 +253,19 @@ fn encoded(
     }
 
     let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&content).collect();
-    let found = found.map_err(|error| bad_pem(file, &error))?;
+    let found = found.map_err(|error| source.wrong(TlsPart::RevocationLists, bad_pem(&error)))?;
     match found.is_empty() {
-        true => Err(none(file)),
+        true => Err(none(source)),
         false => Ok(found),
     }
 }
 
-fn none(file: &Path) -> TlsFileError {
-    TlsFileError::new(file, "no list of revoked certificates in it")
+fn none(source: TlsSource<'_>) -> TlsFileError {
+    source
+        .wrong(
+            TlsPart::RevocationLists,
+            "no list of revoked certificates in it",
+        )
         .remedy("it must be DER, or hold PEM blocks that start with -----BEGIN X509 CRL-----")
 }
 

@@ -1,6 +1,5 @@
 //! The accepting side.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,25 +9,25 @@ use rustls::server::{ResolvesServerCert, WantsServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{ConfigBuilder, ServerConfig};
 
-use super::files::{
-    TlsFileError, own_certificates, private_key, refused_pair, refused_verifier, roots,
-};
+use super::file_error::{TlsFileError, TlsPart};
+use super::files::{own_certificates, private_key, refused_pair, refused_verifier, roots};
 use super::revocation::{ListedClients, Revocations, Usage};
+use super::source::TlsSource;
 use super::{kernel_carries, provider, words};
 
 /// The inputs of an accepting configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct TlsServerOptions<'a> {
     /// Our certificate, then those that issued it (PEM).
-    pub cert_file: &'a Path,
-    /// Its private key (PEM), readable for its owner only.
-    pub key_file: &'a Path,
+    pub certificate: TlsSource<'a>,
+    /// Its private key (PEM); a file is readable for its owner only.
+    pub key: TlsSource<'a>,
     /// The authorities for client certificates; without it clients are not asked for one.
-    pub client_ca_file: Option<&'a Path>,
+    pub client_authorities: Option<TlsSource<'a>>,
     /// Lists of client certificates that were revoked (PEM or DER), one at least of each authority; see [`Clients::read`]. They
-    /// count as long as there are [`Clients`] of the same files: without them, no certificate is believed.
-    pub client_crl_files: &'a [PathBuf],
-    /// A client without a certificate is refused. Needs `client_ca_file`.
+    /// count as long as there are [`Clients`] of the same lists: without them, no certificate is believed.
+    pub client_revocation_lists: &'a [TlsSource<'a>],
+    /// A client without a certificate is refused. Needs `client_authorities`.
     pub client_required: bool,
     /// Application protocols, the preferred first (RFC 7301), e.g. `h2`, `http/1.1`.
     pub alpn: &'a [&'a [u8]],
@@ -42,11 +41,11 @@ pub struct TlsServerOptions<'a> {
 /// # Errors
 /// The file at fault, and why.
 pub fn server(options: TlsServerOptions<'_>) -> Result<Arc<ServerConfig>, TlsFileError> {
-    let chain = own_certificates(options.cert_file)?;
-    let key = private_key(options.key_file)?;
+    let chain = own_certificates(options.certificate)?;
+    let key = private_key(options.key)?;
     let config = builder(&options)?
         .with_single_cert(chain, key)
-        .map_err(|error| refused_pair(options.cert_file, options.key_file, &error))?;
+        .map_err(|error| refused_pair(options.certificate, options.key, &error))?;
     Ok(finished(config, options.alpn))
 }
 
@@ -67,10 +66,13 @@ pub fn server_by(
 ///
 /// # Errors
 /// The file at fault, and why.
-pub fn certified_key(cert_file: &Path, key_file: &Path) -> Result<CertifiedKey, TlsFileError> {
-    let chain = own_certificates(cert_file)?;
-    let key = private_key(key_file)?;
-    certified(chain, key).map_err(|error| refused_pair(cert_file, key_file, &error))
+pub fn certified_key(
+    certificate: TlsSource<'_>,
+    key: TlsSource<'_>,
+) -> Result<CertifiedKey, TlsFileError> {
+    let chain = own_certificates(certificate)?;
+    let read = private_key(key)?;
+    certified(chain, read).map_err(|error| refused_pair(certificate, key, &error))
 }
 
 /// The same of a certificate that stands in no file.
@@ -101,7 +103,7 @@ fn builder(
 ) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, TlsFileError> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .map_err(|error| TlsFileError::new(options.cert_file, error.to_string()))?
+        .map_err(|error| TlsFileError::elsewhere("tls", error.to_string()))?
         .with_client_cert_verifier(client_verifier(options)?);
     Ok(builder)
 }
@@ -121,15 +123,18 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Reads `client_ca_file` and the lists of revoked certificates. With any list, every certificate of a chain but the
+    /// Reads the authorities and the lists of revoked certificates. With any list, every certificate of a chain but the
     /// authority's own must be covered by one of its issuer (RFC 5280 section 5); one that has not been renewed in time counts on.
     ///
     /// # Errors
     /// The file at fault, and why.
-    pub fn read(client_ca_file: &Path, crl_files: &[PathBuf]) -> Result<Self, TlsFileError> {
-        let revocations = Revocations::read(crl_files)?;
+    pub fn read(
+        authorities: TlsSource<'_>,
+        revocation_lists: &[TlsSource<'_>],
+    ) -> Result<Self, TlsFileError> {
+        let revocations = Revocations::read(revocation_lists)?;
         Ok(Self {
-            verifier: authorities(client_ca_file, &revocations, false)?,
+            verifier: verifier(authorities, &revocations, false)?,
             _revocations: revocations,
         })
     }
@@ -148,12 +153,12 @@ impl Clients {
     }
 }
 
-fn authorities(
-    ca: &Path,
+fn verifier(
+    authorities: TlsSource<'_>,
     revocations: &Revocations,
     is_optional: bool,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsFileError> {
-    let roots = Arc::new(roots(ca)?);
+    let roots = Arc::new(roots(authorities)?);
     let builder = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider());
     let builder = match is_optional {
         true => builder.allow_unauthenticated(),
@@ -162,7 +167,7 @@ fn authorities(
 
     let verifier = builder
         .build()
-        .map_err(|error| refused_verifier(ca, &error))?;
+        .map_err(|error| refused_verifier(authorities, &error))?;
     Ok(match revocations.check(roots, Usage::Client) {
         Some(check) => Arc::new(ListedClients { verifier, check }),
         None => verifier,
@@ -172,14 +177,15 @@ fn authorities(
 fn client_verifier(
     options: &TlsServerOptions<'_>,
 ) -> Result<Arc<dyn ClientCertVerifier>, TlsFileError> {
-    let Some(file) = options.client_ca_file else {
+    let Some(authorities) = options.client_authorities else {
         if options.client_required {
             let reason = "client certificates are required, but no authority is named for them";
-            return Err(TlsFileError::new(options.cert_file, reason).remedy("set client_ca_file"));
+            let error = options.certificate.wrong(TlsPart::Certificate, reason);
+            return Err(error.remedy("set client_ca_file"));
         }
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
 
-    let revocations = Revocations::read(options.client_crl_files)?;
-    authorities(file, &revocations, !options.client_required)
+    let revocations = Revocations::read(options.client_revocation_lists)?;
+    verifier(authorities, &revocations, !options.client_required)
 }

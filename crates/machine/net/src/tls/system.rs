@@ -2,14 +2,13 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustls::RootCertStore;
 
-use super::files::TlsFileError;
+use super::file_error::TlsFileError;
 
 /// The authorities of this process; `None` until first used.
 static KNOWN: Mutex<Option<SystemAuthorities>> = Mutex::new(None);
@@ -74,7 +73,7 @@ fn load() -> Result<SystemAuthorities, TlsFileError> {
             .first()
             .map_or_else(|| "none found".to_owned(), ToString::to_string);
         let reason = format!("the system's trusted certificates cannot be loaded: {why}");
-        return Err(TlsFileError::new(Path::new("/etc/ssl/certs"), reason)
+        return Err(TlsFileError::elsewhere("/etc/ssl/certs", reason)
             .remedy("install the package ca-certificates, or set ca_file"));
     }
 

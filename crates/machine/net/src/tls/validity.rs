@@ -1,14 +1,14 @@
 //! From when until when the certificates and lists of a file count, so that someone can be warned.
 
-use std::path::{Path, PathBuf};
-
 use x509_parser::asn1_rs::Any;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::X509Name;
 
-use super::files::{TlsFileError, certificates, roots};
+use super::file_error::{TlsFileError, TlsPart};
+use super::files::{certificates, roots};
 use super::revocation_list::{RevocationFile, revocation_file};
+use super::source::TlsSource;
 
 /// The validity period of one certificate or revocation list, in Unix seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub struct Span {
 ///
 /// # Errors
 /// The file holds no certificates.
-pub fn of_certificates(file: &Path) -> Result<Vec<Span>, TlsFileError> {
-    let certificates = certificates(file)?;
+pub fn of_certificates(source: TlsSource<'_>) -> Result<Vec<Span>, TlsFileError> {
+    let certificates = certificates(source, TlsPart::Certificate)?;
     Ok(certificates
         .iter()
         .filter_map(|der| of_certificate(der))
@@ -48,8 +48,8 @@ pub fn of_certificate(der: &[u8]) -> Option<Span> {
 ///
 /// # Errors
 /// The file holds no lists.
-pub fn of_revocations(file: &Path) -> Result<Vec<Span>, TlsFileError> {
-    Ok(revocation_file(file)?.spans.clone())
+pub fn of_revocations(source: TlsSource<'_>) -> Result<Vec<Span>, TlsFileError> {
+    Ok(revocation_file(source)?.spans.clone())
 }
 
 /// The period of a list (DER), without its entries (RFC 5280 section 5.1); `None` if it is
@@ -75,37 +75,42 @@ pub(super) fn of_list(der: &[u8]) -> Option<Span> {
 pub struct Unlisted {
     /// An authority of which there is no list: each certificate that it issued is refused.
     pub authority: String,
-    /// The files with lists of others alone.
-    pub foreign: Vec<PathBuf>,
+    /// Which of the given are lists of others alone.
+    pub foreign: Vec<bool>,
 }
 
 /// Whether there are lists of unknown authorities, while an authority (PEM) has no list. Lists of
-/// intermediate authorities are no mistake beside those of all authorities in `ca_file`. Unreadable
+/// intermediate authorities are no mistake beside those of all named authorities. Unreadable
 /// files are reported elsewhere.
-pub fn unlisted(ca_file: &Path, crl_files: &[PathBuf]) -> Option<Unlisted> {
-    let authorities = roots(ca_file).ok()?.roots;
-    let lists: Vec<_> = crl_files
+pub fn unlisted(
+    authorities_of: TlsSource<'_>,
+    revocation_lists: &[TlsSource<'_>],
+) -> Option<Unlisted> {
+    let authorities = roots(authorities_of).ok()?.roots;
+    let lists: Vec<_> = revocation_lists
         .iter()
-        .filter_map(|file| Some((file, revocation_file(file).ok()?)))
+        .map(|source| revocation_file(*source).ok())
         .collect();
 
     let is_of =
         |file: &RevocationFile, authority| file.lists.iter().any(|one| one.is_of(authority));
     let is_foreign = |file: &RevocationFile| !authorities.iter().any(|one| is_of(file, one));
-    let foreign = lists.iter().filter(|(_, file)| is_foreign(file));
-    let foreign: Vec<PathBuf> = foreign.map(|(file, _)| (*file).clone()).collect();
-    let has_list = |authority| lists.iter().any(|(_, file)| is_of(file, authority));
+    let foreign = lists
+        .iter()
+        .map(|file| file.as_deref().is_some_and(is_foreign));
+    let foreign: Vec<bool> = foreign.collect();
+    let has_list = |authority| lists.iter().flatten().any(|file| is_of(file, authority));
     let bare = authorities.iter().find(|one| !has_list(*one))?;
 
-    (!foreign.is_empty()).then(|| Unlisted {
-        authority: name(ca_file, &bare.subject),
+    foreign.contains(&true).then(|| Unlisted {
+        authority: name(authorities_of, &bare.subject),
         foreign,
     })
 }
 
 /// The name of the authority with this subject (DER without its tag).
-fn name(ca_file: &Path, subject: &[u8]) -> String {
-    let known = certificates(ca_file).unwrap_or_default();
+fn name(authorities: TlsSource<'_>, subject: &[u8]) -> String {
+    let known = certificates(authorities, TlsPart::Authorities).unwrap_or_default();
     let mut names = known.iter().filter_map(|der| {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let found = certificate.subject();

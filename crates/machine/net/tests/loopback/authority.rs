@@ -97,10 +97,10 @@ impl Identity {
     /// Options for a server that asks no client for a certificate.
     pub fn serving(&self) -> TlsServerOptions<'_> {
         TlsServerOptions {
-            cert_file: &self.cert,
-            key_file: &self.key,
-            client_ca_file: None,
-            client_crl_files: &[],
+            certificate: (&self.cert).into(),
+            key: (&self.key).into(),
+            client_authorities: None,
+            client_revocation_lists: &[],
             client_required: false,
             alpn: &[],
         }
@@ -127,7 +127,7 @@ pub async fn tls_pair(pair: (Stream, Stream)) -> (Stream, Stream) {
     let authority = Authority::new();
     let (identity, ca) = (authority.server(), authority.ca());
     let client = ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     };
     let (near, far) = handshake(pair, client, identity.serving(), "server.example").await;

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use hermes_net::tls::{self, ClientOptions, TlsClient, TlsError, TlsErrorKind, TlsServerOptions};
+use hermes_net::tls::{
+    self, ClientOptions, TlsClient, TlsError, TlsErrorKind, TlsPart, TlsServerOptions, TlsSource,
+};
 use hermes_net::{PeerAddress, Stream, StreamInfo, Transport};
 use rcgen::SanType;
 use rustls::HandshakeKind;
@@ -28,14 +30,14 @@ async fn mutual_tls_tells_each_side_the_others_names_and_protocol() {
     ];
     let alice = authority.issue("alice", names);
     let client = ClientOptions {
-        ca_file: Some(&ca),
-        cert_file: Some(&alice.cert),
-        key_file: Some(&alice.key),
+        authorities: Some((&ca).into()),
+        certificate: Some((&alice.cert).into()),
+        key: Some((&alice.key).into()),
         alpn: &[b"h2", b"http/1.1"],
         ..ClientOptions::default()
     };
     let serving = TlsServerOptions {
-        client_ca_file: Some(&ca),
+        client_authorities: Some((&ca).into()),
         client_required: true,
         alpn: &[b"http/1.1"],
         ..server.serving()
@@ -67,7 +69,7 @@ async fn what_was_read_ahead_arrives_in_its_order_however_little_is_asked_for() 
     let authority = Authority::new();
     let (server, ca) = (authority.server(), authority.ca());
     let client = ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     };
     let (near, far) = handshake(tcp_pair().await, client, server.serving(), "server.example").await;
@@ -194,7 +196,7 @@ async fn another_authoritys_server_is_refused_and_hears_an_alert() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (server, ca) = (authority.server(), stranger.ca());
     let client = ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     };
     let (near, far) = handshake(tcp_pair().await, client, server.serving(), "server.example").await;
@@ -212,7 +214,7 @@ async fn a_server_with_another_name_is_refused() {
     let authority = Authority::new();
     let (server, ca) = (authority.server(), authority.ca());
     let client = ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     };
     let (near, _) = handshake(tcp_pair().await, client, server.serving(), "other.example").await;
@@ -224,11 +226,11 @@ async fn a_client_without_the_required_certificate_is_refused() {
     let authority = Authority::new();
     let (server, ca) = (authority.server(), authority.ca());
     let client = ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     };
     let serving = TlsServerOptions {
-        client_ca_file: Some(&ca),
+        client_authorities: Some((&ca).into()),
         client_required: true,
         ..server.serving()
     };
@@ -247,11 +249,11 @@ async fn an_optional_client_certificate_may_be_missing_but_not_be_wrong() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     let (server, ca) = (authority.server(), authority.ca());
     let serving = TlsServerOptions {
-        client_ca_file: Some(&ca),
+        client_authorities: Some((&ca).into()),
         ..server.serving()
     };
     let client = ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     };
     let (_near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
@@ -259,8 +261,8 @@ async fn an_optional_client_certificate_may_be_missing_but_not_be_wrong() {
 
     let mallory = stranger.issue("mallory", Vec::new());
     let client = ClientOptions {
-        cert_file: Some(&mallory.cert),
-        key_file: Some(&mallory.key),
+        certificate: Some((&mallory.cert).into()),
+        key: Some((&mallory.key).into()),
         ..client
     };
     let (_near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
@@ -328,7 +330,7 @@ fn a_key_that_others_can_read_is_refused_with_the_chmod_that_mends_it() {
     for mode in [0o660, 0o604, 0o620] {
         fs::set_permissions(&server.key, Permissions::from_mode(mode)).unwrap();
         let error = tls::server(server.serving()).unwrap_err();
-        assert_eq!(error.file, server.key);
+        assert_eq!(error.name, server.key.display().to_string());
         assert_eq!(error.remedy.as_ref(), Some(&remedy));
     }
     // Debian's `ssl-cert` and the volumes of Kubernetes: root's, and its group may read it.
@@ -345,11 +347,11 @@ fn a_key_of_another_certificate_is_refused() {
     let authority = Authority::new();
     let (server, other) = (authority.server(), authority.issue("other", Vec::new()));
     let error = tls::server(TlsServerOptions {
-        key_file: &other.key,
+        key: (&other.key).into(),
         ..server.serving()
     })
     .unwrap_err();
-    assert_eq!(error.file, other.key);
+    assert_eq!(error.name, other.key.display().to_string());
     assert!(
         error.reason.contains("does not belong to the certificate"),
         "{error}"
@@ -381,15 +383,15 @@ fn broken_files_are_named() {
     ];
     for (file, reason) in reasons {
         let error = tls::server(TlsServerOptions {
-            cert_file: file,
+            certificate: file.into(),
             ..server.serving()
         })
         .unwrap_err();
-        assert_eq!(&error.file, file);
+        assert_eq!(error.name, file.display().to_string());
         assert!(error.reason.contains(reason), "{error}");
     }
     let options = TlsServerOptions {
-        key_file: &empty,
+        key: (&empty).into(),
         ..server.serving()
     };
     assert!(
@@ -398,6 +400,41 @@ fn broken_files_are_named() {
             .reason
             .contains("no private key in it")
     );
+}
+
+#[tokio::test]
+async fn certificates_and_keys_need_no_file() {
+    let authority = Authority::new();
+    let (server, ca) = (authority.server(), authority.ca());
+    let read = |file| fs::read_to_string(file).unwrap();
+    let (certificate, key, ca) = (read(&server.cert), read(&server.key), read(&ca));
+    let client = ClientOptions {
+        authorities: Some(TlsSource::Inline(&ca)),
+        ..ClientOptions::default()
+    };
+    let serving = TlsServerOptions {
+        certificate: TlsSource::Inline(&certificate),
+        key: TlsSource::Inline(&key),
+        ..server.serving()
+    };
+    let (near, far) = handshake(tcp_pair().await, client, serving, "server.example").await;
+    assert!(near.is_ok() && far.is_ok());
+
+    // As a program leaves them that folds the lines of its texts.
+    for folded in [key.replace('\n', ""), key.replace('\n', " ")] {
+        let error = tls::server(TlsServerOptions {
+            key: TlsSource::Inline(&folded),
+            ..serving
+        });
+        let error = error.unwrap_err();
+        assert_eq!(error.part, Some(TlsPart::Key));
+        let said = format!("{error} {error:?} {:?}", TlsSource::Inline(&folded));
+        let body = key.lines().nth(1).unwrap();
+        assert!(
+            said.contains("the inline value") && !said.contains(body),
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -413,10 +450,12 @@ fn options_that_need_another_are_refused() {
         Some("set client_ca_file")
     );
     let options = ClientOptions {
-        cert_file: Some(&server.cert),
+        certificate: Some((&server.cert).into()),
         ..ClientOptions::default()
     };
-    assert_eq!(tls::client(options).unwrap_err().file, server.cert);
+    let error = tls::client(options).unwrap_err();
+    assert_eq!(error.part, Some(TlsPart::Certificate));
+    assert_eq!(error.name, server.cert.display().to_string());
 }
 
 /// Connects, waits for the ticket that comes with the server's first bytes, and returns whether a
@@ -444,7 +483,7 @@ async fn no_session_is_resumed_once_the_certificate_of_its_server_has_ended() {
     let (authority, end) = (Authority::new(), SystemTime::now() + Duration::from_secs(3));
     let (identity, ca) = (authority.server_until(end), authority.ca());
     let client = tls::client(ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     })
     .unwrap();

@@ -18,10 +18,10 @@ use crate::far::{Far, Seen};
 pub fn serving(authority: &Authority, alpn: &[&[u8]]) -> Arc<ServerConfig> {
     let identity = authority.server();
     let options = TlsServerOptions {
-        cert_file: &identity.cert,
-        key_file: &identity.key,
-        client_ca_file: None,
-        client_crl_files: &[],
+        certificate: (&identity.cert).into(),
+        key: (&identity.key).into(),
+        client_authorities: None,
+        client_revocation_lists: &[],
         client_required: false,
         alpn,
     };

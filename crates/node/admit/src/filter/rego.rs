@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hermes_config::model::{Authorize, FieldPattern, FilePath, OneOrMany, Rego, RegoInput};
+use hermes_config::model::{Authorize, DataSource, FieldPattern, OneOrMany, Rego, RegoInput};
 use hermes_config::{Problem, child};
 use hermes_net::Asker;
 use hermes_net::turns::{NoTurn, TurnBounds, Turns};
@@ -53,16 +53,17 @@ pub(super) fn evaluator(rego: &Rego, path: &str, problems: &mut Vec<Problem>) ->
 
 /// The policy of these files, in which this rule decides.
 pub fn policy(
-    files: &OneOrMany<FilePath>,
+    files: &OneOrMany<DataSource>,
     query: &str,
     path: &str,
     problems: &mut Vec<Problem>,
 ) -> Option<Policy> {
     let files_path = child(path, "files");
     let mut texts = Vec::new();
-    for file in files {
-        match text(&file.0) {
-            Ok(text) => texts.push((file.0.display().to_string(), text)),
+    for (index, source) in files.into_iter().enumerate() {
+        let text = source.either(text, |inline| Ok(inline.to_owned()));
+        match text {
+            Ok(text) => texts.push((name(source, index), text)),
             Err(reason) => problems.push(Problem::new(&*files_path, reason)),
         }
     }
@@ -85,6 +86,17 @@ pub fn policy(
             None
         }
     }
+}
+
+/// The name of a text, whose end says whether it is data.
+fn name(source: &DataSource, index: usize) -> String {
+    source.either(
+        |file| file.display().to_string(),
+        |text| match text.trim_start().starts_with('{') {
+            true => format!("files[{index}].json"),
+            false => format!("files[{index}]"),
+        },
+    )
 }
 
 fn text(path: &Path) -> Result<String, String> {

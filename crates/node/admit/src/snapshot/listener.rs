@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use hermes_acme::Certificates;
 use hermes_config::model::{
-    AcmeChallenge, Auth, AuthMode, Datagrams, Document, FieldCase, FilePath, HttpVersion, Listener,
-    ListenerKind, OneOrMany, Oversize, ServerTls, Upstream,
+    AcmeChallenge, Auth, AuthMode, DataSource, Datagrams, Document, FieldCase, HttpVersion,
+    Listener, ListenerKind, OneOrMany, Oversize, ServerTls, Upstream,
 };
 use hermes_config::{Problem, child};
 use hermes_http::MinRate;
 use hermes_http::server::Options;
 use hermes_identity::Authenticator;
-use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions};
+use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions, TlsSource};
 use hermes_net::{PeerAddress, StreamInfo, quic, read_at_most};
 use hermes_observe::{ListenerTelemetry, Telemetry};
 use hermes_packet::Bounds;
@@ -23,7 +23,7 @@ use hermes_plug::target::Forms;
 use hermes_plug::{Ingress, Plugs};
 use hermes_rules::judge::{is_identified, listener_user};
 use hermes_rules::{UserAliases, Whom};
-use hermes_upstream::{ATTACHMENT_KEEPALIVE, file_problem};
+use hermes_upstream::{ATTACHMENT_KEEPALIVE, server_problem, tls_source};
 
 use crate::client_address::ClientAddressRule;
 use crate::fixed_target::FixedTarget;
@@ -473,15 +473,19 @@ impl ListenerTls {
         let clients = tls
             .client_ca_file
             .as_ref()
-            .map(|authorities| Clients::read(&authorities.0, &tls.crl_files()))
+            .map(|authorities| Clients::read(tls_source(authorities), &revocation_lists(tls)))
             .transpose();
         // It reads the same files: what is wrong with them is said there.
-        let server = server_tls(tls, config, versions, certificates).map_err(|errors| {
-            let errors = errors.into_iter();
-            let problem = |error| file_problem(path, tls.files(), error);
-            errors.map(problem).collect::<Vec<_>>()
+        let unreadable = unreadable(path, tls);
+        if !unreadable.is_empty() {
+            return Err(unreadable);
+        }
+        let server = server_tls(tls, config, versions, certificates);
+        let server = server.map_err(|error| {
+            let problem = |error| server_problem(path, error);
+            error.map(problem).into_iter().collect::<Vec<_>>()
         })?;
-        let clients = clients.map_err(|error| vec![file_problem(path, tls.files(), error)])?;
+        let clients = clients.map_err(|error| vec![server_problem(path, error)])?;
 
         Ok(Self {
             server: Some(server),
@@ -504,39 +508,38 @@ fn server_tls(
     config: &Listener,
     versions: &[HttpVersion],
     certificates: &Certificates,
-) -> Result<Arc<rustls::ServerConfig>, Vec<TlsFileError>> {
-    let unreadable = tls.files().filter_map(|(_, FilePath(file))| {
-        Some(TlsFileError {
-            file: file.clone(),
-            reason: std::fs::File::open(file).err()?.to_string(),
-            remedy: None,
-        })
-    });
-    let unreadable: Vec<_> = unreadable.collect();
-
-    // TLS stops at the first file that it cannot read; here all of them are named.
-    if !unreadable.is_empty() {
-        return Err(unreadable);
-    }
+) -> Result<Arc<rustls::ServerConfig>, Option<TlsFileError>> {
     let alpn = application_protocols(tls, versions);
-    let shown = tls.certificate_file();
+    let shown = tls.certificate();
     // `lint` has said that there is none.
-    let (Some(cert_file), Some(key_file)) = (&shown, tls.key_file.as_ref().or(shown.as_ref()))
-    else {
-        return Err(Vec::new());
+    let (Some(certificate), Some(key)) = (&shown, tls.key_file.as_ref().or(shown.as_ref())) else {
+        return Err(None);
     };
     let options = TlsServerOptions {
-        cert_file: &cert_file.0,
-        key_file: &key_file.0,
-        client_ca_file: tls.client_ca_file.as_ref().map(|file| file.0.as_path()),
-        client_crl_files: &tls.crl_files(),
+        certificate: tls_source(certificate),
+        key: tls_source(key),
+        client_authorities: tls.client_ca_file.as_ref().map(tls_source),
+        client_revocation_lists: &revocation_lists(tls),
         client_required: requires_certificate(config.auth()),
         alpn: &alpn,
     };
-    // What is wrong with the folder of one that is obtained has been said.
-    let made = made(tls, options, certificates).ok_or_else(Vec::new)?;
 
-    made.map_err(|error| vec![error])
+    // What is wrong with the folder of one that is obtained has been said.
+    let made = made(tls, options, certificates).ok_or(None)?;
+    made.map_err(Some)
+}
+
+/// The files that cannot be opened: TLS stops at the first of them.
+fn unreadable(path: &str, tls: &ServerTls) -> Vec<Problem> {
+    let problem = |(key, source): (&str, &DataSource)| {
+        let error = std::fs::File::open(&source.file()?.0).err()?;
+        Some(Problem::new(child(path, key), format!("{source}: {error}")))
+    };
+    tls.sources().filter_map(problem).collect()
+}
+
+fn revocation_lists(tls: &ServerTls) -> Vec<TlsSource<'_>> {
+    tls.crl_file.iter().flatten().map(tls_source).collect()
 }
 
 /// HTTP/3 with the same TLS. The keys of its port come from the private key, so that they outlive the process.
@@ -550,7 +553,10 @@ fn quic_options(
     let secret = match &files.acme {
         // Its key changes with each renewal.
         Some(acme) => certificates.find(acme)?.secret().map(String::into_bytes),
-        None => read_at_most(&files.key_file.as_ref()?.0, tls::FILE_BYTES).ok(),
+        None => files.key_file.as_ref()?.either(
+            |file| read_at_most(file, tls::FILE_BYTES).ok(),
+            |text| Some(text.as_bytes().to_vec()),
+        ),
     };
     let keys = secret.map_or_else(quic::Keys::random, |secret| quic::Keys::derive(&secret));
 

@@ -36,7 +36,7 @@ fn wanted(document: &Document) -> impl Iterator<Item = (String, &Acme)> {
 fn token(document: &Document, problems: &mut Vec<Problem>) -> Option<HeaderValue> {
     let token = document.identity.as_ref()?.token_file.as_ref()?;
     let path = child("identity", "token_file");
-    let secret = match token.read() {
+    let secret = match token.secret() {
         Ok(secret) => secret,
         Err(reason) => {
             problems.push(Problem::new(path, reason));

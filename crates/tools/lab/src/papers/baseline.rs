@@ -94,7 +94,7 @@ async fn raw(pki: &Pki, bytes: u64) -> Result<Duration> {
 
     let ca = pki.ca();
     let tls = client(ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     })?;
     let config = ClientConfig::new(&tls, false, Record::default())?;

@@ -21,8 +21,9 @@ fn first_flights(pki: &Pki, count: usize) -> Vec<Vec<u8>> {
     let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
     sink.set_read_timeout(Some(Duration::from_secs(10)))
         .unwrap();
+    let ca = pki.ca();
     let options = ClientOptions {
-        ca_file: Some(&pki.ca()),
+        authorities: Some((&ca).into()),
         alpn: &[b"h3"],
         ..ClientOptions::default()
     };
@@ -112,7 +113,7 @@ fn forged_first_flights_neither_fill_a_listener_nor_lock_their_source_out() {
     );
     let quic = runtime::block_on(async {
         let options = ClientOptions {
-            ca_file: Some(&ca),
+            authorities: Some((&ca).into()),
             alpn: &[b"h3"],
             ..ClientOptions::default()
         };

@@ -1,11 +1,15 @@
 //! What a node holds in memory is written down for no one when it dies, and secrets that stand in its document are shown to no one.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
+use hermes_tests::pki::Issued;
 use hermes_tests::program::run;
-use hermes_tests::{Node, curl, origins, program};
+use hermes_tests::{Node, Pki, curl, origins, program};
 use rustix::process::Signal;
 
 /// Whether the system dumped a node that aborted, where it may.
@@ -113,11 +117,145 @@ fn a_secret_that_cannot_be_used_is_in_no_error() {
             "version: 1\nidentity: {{ user: dp, {wrong} }}\n\
              listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ respond: {{ status: 200 }} }} ]\n"
         );
-        std::fs::write(&file, text).unwrap();
+        fs::write(&file, text).unwrap();
         let checked = run(&["check", file.to_str().unwrap()]);
         let all = format!("{}{}", checked.stdout, checked.stderr);
         assert!(all.contains(said), "{wrong}: {all}");
         let is_shown = all.contains("918273645") && !wrong.contains("${");
         assert!(!is_shown, "{wrong}: {all}");
+    }
+}
+
+/// The content of a file in its place.
+fn inline(file: &Path) -> String {
+    format!("{{ inline: {:?} }}", fs::read_to_string(file).unwrap())
+}
+
+fn inline_pair(issued: &Issued) -> String {
+    let (certificate, key) = (inline(&issued.cert), inline(&issued.key));
+    format!("cert_file: {certificate}, key_file: {key}")
+}
+
+/// Rules that let one user in.
+const RULES: &str = "package door\nallow if { input.user == \"alice.overlay\" }\n";
+
+/// A node that asks for certificates, whose document has all that it reads.
+fn door(pki: &Pki, server: &Issued, revoked: &[&Issued], origin: SocketAddr) -> String {
+    let next = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
+    format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0, auth: mtls, \
+         tls: {{ {}, client_ca_file: {}, crl_file: [{}] }} }} }}\n\
+         authorize: [ {{ name: door, rego: {{ files: [{{ inline: {RULES:?} }}, {{ inline: '{{ }}' }}], query: data.door.allow }} }} ]\n\
+         routes: [ {{ terminate: o }} ]\n\
+         upstreams: {{ o: {{ endpoints: [\"{origin}\"], fields: {{ x-key: {{ inline: \"{PASSWORD}\\n\" }} }} }} }}\n",
+        inline_pair(server),
+        inline(&pki.ca()),
+        inline(&pki.revoke(revoked, next)),
+    )
+}
+
+#[test]
+fn certificates_keys_lists_and_policies_in_the_document_count_and_nothing_shows_them() {
+    let (pki, origin) = (Pki::new(), origins::http());
+    let (server, alice) = (pki.issue(&["127.0.0.1"]), pki.issue(&["alice.overlay"]));
+    let edge = Node::start("edge", &door(&pki, &server, &[], origin.address()));
+    edge.ask("PUT", "/log", "trace");
+    // The lists of the servers' authority, too.
+    let next = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
+    let client = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ {{ to: edge }} ]\n\
+         upstreams: {{ edge: {{ endpoints: [\"{}\"], http: [2, 3], tls: {{ ca_file: {}, crl_file: {}, {} }} }} }}\n",
+        edge.address("web"),
+        inline(&pki.ca()),
+        inline(&pki.revoke(&[], next)),
+        inline_pair(&alice),
+    );
+    let node = Node::start("dp", &client);
+    node.ask("PUT", "/log", "trace");
+    let url = format!("http://{}/", origin.address());
+    let got = curl(&["-x", &node.url("web"), &url]);
+    assert_eq!(got.status, 200, "{got:?}");
+    let shown = origin.last().field("x-key");
+    assert_eq!(shown.as_deref(), Some(PASSWORD));
+
+    let status = edge.status();
+    let keys = status["certificates"].as_array().unwrap().iter();
+    let keys: Vec<_> = keys.filter_map(|one| one["key"].as_str()).collect();
+    assert!(keys.contains(&"listeners.web.tls.cert_file"), "{keys:?}");
+
+    // What has changed in a text is put in force as it is in a file.
+    let (status, reloaded) = edge.reload(&door(&pki, &server, &[&alice], origin.address()));
+    assert_eq!(status, 200, "{reloaded}");
+    assert_ne!(curl(&["-x", &node.url("web"), &url]).status, 200);
+
+    let files = [
+        &server.cert,
+        &server.key,
+        &alice.cert,
+        &alice.key,
+        &pki.ca(),
+    ];
+    let mut secrets = vec![PASSWORD.to_owned(), "input.user".to_owned()];
+    for file in files {
+        let text = fs::read_to_string(file).unwrap();
+        secrets.push(text.lines().nth(1).unwrap().to_owned());
+    }
+    for one in [&edge, &node] {
+        let (_, json) = one.ask("GET", "/config", "");
+        let (_, diff) = one.ask("POST", "/diff", &format!("version: 1\n{client}"));
+        let socket = one.socket();
+        let config = run(&["config", "--admin", socket.to_str().unwrap()]).stdout;
+        assert!(config.contains("${a secret, not shown}"), "{config}");
+        let status = one.status().to_string();
+        for text in [json, diff, config, status, one.log(), one.metrics()] {
+            for secret in &secrets {
+                assert!(!text.contains(secret), "{secret}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_in_place_of_a_file_is_in_no_error() {
+    let (pki, folder) = (Pki::new(), tempfile::tempdir().unwrap());
+    let issued = pki.issue(&["127.0.0.1"]);
+    let [certificate, key] = [&issued.cert, &issued.key].map(|file| inline(file));
+    let body = fs::read_to_string(&issued.key).unwrap();
+    let body = body.lines().nth(1).unwrap();
+    let folded = key.replace("\\n", " ");
+    let joined = key.replace("\\n", "");
+
+    let file = folder.path().join("node.yaml");
+    for (tls, path) in [
+        (
+            format!("cert_file: {certificate}, key_file: {folded}"),
+            "key_file",
+        ),
+        (
+            format!("cert_file: {certificate}, key_file: {joined}"),
+            "key_file",
+        ),
+        (format!("cert_file: {key}, key_file: {key}"), "cert_file"),
+        (format!("cert_file: {joined}, key_file: {key}"), "cert_file"),
+        (
+            format!("cert_file: {certificate}, key_file: {key}, client_ca_file: {joined}"),
+            "client_ca_file",
+        ),
+        (
+            format!(
+                "cert_file: {certificate}, key_file: {key}, client_ca_file: {certificate}, crl_file: [{folded}]"
+            ),
+            "crl_file",
+        ),
+    ] {
+        let text = format!(
+            "version: 1\nlisteners: {{ web: {{ http: 127.0.0.1:0, tls: {{ {tls} }} }} }}\n\
+             routes: [ {{ respond: {{ status: 200 }} }} ]\n"
+        );
+        fs::write(&file, text).unwrap();
+        let checked = run(&["check", file.to_str().unwrap()]);
+        let all = format!("{}{}", checked.stdout, checked.stderr);
+        let said = format!("listeners.web.tls.{path}: the inline value: ");
+        assert!(all.contains(&said) && !all.contains(body), "{said}: {all}");
     }
 }

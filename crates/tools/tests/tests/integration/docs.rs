@@ -118,6 +118,43 @@ fn words(code: &str) -> impl Iterator<Item = String> + '_ {
         .map(str::to_owned)
 }
 
+/// Keys of a part of the schema whose value may be a file or a text.
+fn take_texts(part: &Value, keys: &mut BTreeSet<String>) {
+    for (key, value) in part["properties"].as_object().into_iter().flatten() {
+        if value.to_string().contains("#/$defs/DataSource\"") {
+            keys.insert(key.clone());
+        }
+    }
+    for list in ["oneOf", "anyOf", "allOf"] {
+        let parts = part[list].as_array().into_iter().flatten();
+        parts.for_each(|part| take_texts(part, keys));
+    }
+}
+
+#[test]
+fn every_key_that_takes_a_text_in_place_of_a_file_is_in_the_table() {
+    let schema = program::run(&["schema"]).stdout;
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let mut keys = BTreeSet::new();
+    for part in schema["$defs"].as_object().unwrap().values() {
+        take_texts(part, &mut keys);
+    }
+    assert!(keys.len() > 10, "{keys:?}");
+
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/configuration.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, table) = page.split_once("These keys take both:").unwrap();
+    let (table, _) = table.split_once("PEM needs").unwrap();
+    let named: BTreeSet<_> = table
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .flat_map(words)
+        .collect();
+    let missing: Vec<_> = keys.difference(&named).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn every_key_of_the_schema_is_on_a_page_with_its_default() {
     let schema: Value = serde_json::from_str(&program::run(&["schema"]).stdout).unwrap();

@@ -258,7 +258,8 @@ mod tests {
             assert_eq!(mode.mode() & 0o777, 0o600, "{key}");
         }
 
-        let spans = hermes_net::tls::of_certificates(&folder.path().join("a.example.pem")).unwrap();
+        let spans = hermes_net::tls::of_certificates((&folder.path().join("a.example.pem")).into())
+            .unwrap();
         assert_eq!(spans[0].until, Some(NOW + 90 * DAY));
     }
 

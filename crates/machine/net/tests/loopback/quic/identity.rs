@@ -23,7 +23,7 @@ async fn each_side_learns_of_the_other_what_it_would_over_tcp() {
     );
     let identity = trust.authority.server();
     let serving = tls::TlsServerOptions {
-        client_ca_file: Some(&ca),
+        client_authorities: Some((&ca).into()),
         client_required: true,
         ..identity.serving()
     };
@@ -32,9 +32,9 @@ async fn each_side_learns_of_the_other_what_it_would_over_tcp() {
         Keys::random(),
     ));
     let options = ClientOptions {
-        ca_file: Some(&ca),
-        cert_file: Some(&alice.cert),
-        key_file: Some(&alice.key),
+        authorities: Some((&ca).into()),
+        certificate: Some((&alice.cert).into()),
+        key: Some((&alice.key).into()),
         ..ClientOptions::default()
     };
     let config =
@@ -92,7 +92,7 @@ async fn a_server_that_is_not_believed_hears_an_alert() {
     let stranger = Authority::new();
     let ca = stranger.ca();
     let tls = tls::client(ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     })
     .unwrap();
@@ -149,7 +149,7 @@ async fn early_data_comes_before_the_handshake_ends_and_is_known_as_such() {
         ..trust.server.clone()
     });
     let tls = tls::client(ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     })
     .unwrap();
@@ -208,7 +208,7 @@ async fn connections_are_written_down_only_when_asked_and_for_the_owner_alone() 
     spawn_echo(server, &drain);
     let ca = trust.authority.ca();
     let tls = tls::client(ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     })
     .unwrap();
@@ -263,7 +263,7 @@ async fn no_session_is_resumed_once_the_certificate_of_its_server_has_ended() {
         ..options
     });
     let tls = tls::client(ClientOptions {
-        ca_file: Some(&ca),
+        authorities: Some((&ca).into()),
         ..ClientOptions::default()
     })
     .unwrap();

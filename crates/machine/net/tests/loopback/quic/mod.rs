@@ -37,7 +37,7 @@ impl Trust {
         let authority = Authority::new();
         let (identity, ca) = (authority.server(), authority.ca());
         let tls = tls::client(ClientOptions {
-            ca_file: Some(&ca),
+            authorities: Some((&ca).into()),
             ..ClientOptions::default()
         })
         .unwrap();

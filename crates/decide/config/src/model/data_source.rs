@@ -1,29 +1,29 @@
-//! Secrets, and lists that are kept apart as they are: in files of their own, or in the document itself.
+//! Certificates, secrets, lists and policies: in files of their own, or in the document itself.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::scalar::FilePath;
 
-/// A secret, or a list that is kept as one: in a file, `PATH` or `{ file: PATH }`, or in the document, `{ inline: VALUE }`, as a
-/// program writes it that hands documents in. Nothing shows the latter.
+/// The content of a file: in that file, `PATH` or `{ file: PATH }`, or in the document, `{ inline: VALUE }`, as a program writes it
+/// that hands documents in. Nothing shows the latter.
 #[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(from = "SecretForm", into = "SecretForm")]
-pub enum Secret {
+#[serde(from = "DataSourceForm", into = "DataSourceForm")]
+pub enum DataSource {
     /// In this file.
     File(FilePath),
     /// This text.
     Inline(String),
 }
 
-/// How a secret is written.
+/// How it is written.
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
-enum SecretForm {
+enum DataSourceForm {
     /// The file.
     Path(FilePath),
     /// The file.
@@ -31,14 +31,14 @@ enum SecretForm {
         /// The file.
         file: FilePath,
     },
-    /// The secret itself.
+    /// The content itself.
     Inline {
         /// The content of the file.
         inline: String,
     },
 }
 
-impl Secret {
+impl DataSource {
     /// The file, if it is in one.
     pub fn file(&self) -> Option<&FilePath> {
         match self {
@@ -47,11 +47,23 @@ impl Secret {
         }
     }
 
-    /// Reads it, without the line end at its end.
+    /// Makes something of the file, or of the text in its place.
+    pub fn either<'a, T>(
+        &'a self,
+        file: impl FnOnce(&'a Path) -> T,
+        inline: impl FnOnce(&'a str) -> T,
+    ) -> T {
+        match self {
+            Self::File(path) => file(&path.0),
+            Self::Inline(text) => inline(text),
+        }
+    }
+
+    /// Reads a secret, without the line end at its end.
     ///
     /// # Errors
     /// Its file cannot be read, or others may read it; or it is empty. No error contains it.
-    pub fn read(&self) -> Result<String, String> {
+    pub fn secret(&self) -> Result<String, String> {
         match self {
             Self::File(file) => crate::secret(&file.0),
             Self::Inline(text) => match text.trim_end_matches(['\n', '\r']) {
@@ -62,47 +74,47 @@ impl Secret {
     }
 }
 
-impl From<FilePath> for Secret {
+impl From<FilePath> for DataSource {
     fn from(file: FilePath) -> Self {
         Self::File(file)
     }
 }
 
-impl From<PathBuf> for Secret {
+impl From<PathBuf> for DataSource {
     fn from(file: PathBuf) -> Self {
         Self::File(FilePath(file))
     }
 }
 
-impl From<SecretForm> for Secret {
-    fn from(form: SecretForm) -> Self {
+impl From<DataSourceForm> for DataSource {
+    fn from(form: DataSourceForm) -> Self {
         match form {
-            SecretForm::Path(file) | SecretForm::File { file } => Self::File(file),
-            SecretForm::Inline { inline } => Self::Inline(inline),
+            DataSourceForm::Path(file) | DataSourceForm::File { file } => Self::File(file),
+            DataSourceForm::Inline { inline } => Self::Inline(inline),
         }
     }
 }
 
-impl From<Secret> for SecretForm {
-    fn from(secret: Secret) -> Self {
+impl From<DataSource> for DataSourceForm {
+    fn from(secret: DataSource) -> Self {
         match secret {
-            Secret::File(file) => Self::Path(file),
-            Secret::Inline(inline) => Self::Inline { inline },
+            DataSource::File(file) => Self::Path(file),
+            DataSource::Inline(inline) => Self::Inline { inline },
         }
     }
 }
 
-impl JsonSchema for Secret {
+impl JsonSchema for DataSource {
     fn schema_name() -> Cow<'static, str> {
-        "Secret".into()
+        "DataSource".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        SecretForm::json_schema(generator)
+        DataSourceForm::json_schema(generator)
     }
 }
 
-impl fmt::Display for Secret {
+impl fmt::Display for DataSource {
     /// Where it is.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -112,7 +124,7 @@ impl fmt::Display for Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for DataSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => out.debug_tuple("File").field(file).finish(),
