@@ -9,6 +9,7 @@
 //! - [`greeter`]: a handler that is a [`Plug`](hermes_plug::Plug), too: it has settings for the node, and work beside the exchanges.
 //! - [`only`]: a transform that has settings where a route names it, and refuses tunnels by their target.
 //! - [`capitals`]: a [`Transform`](hermes_plug::Transform) that needs no peer.
+//! - [`stamps`]: a transform of datagrams, which drops some and ends tunnels over others.
 //! - [`files`]: a [`Store`](hermes_plug::Store) of files.
 //! - [`mailbox`]: a handler whose clients find what others left in a store.
 //! - [`memo`]: a handler that stands between requests and their next hop.
@@ -31,4 +32,5 @@ pub mod memo;
 pub mod only;
 pub mod queues;
 pub mod socks;
+pub mod stamps;
 pub mod zones;

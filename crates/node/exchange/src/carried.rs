@@ -9,6 +9,8 @@ use hermes_admit::reevaluate::TunnelGuard;
 use hermes_admit::routed::Routed;
 use hermes_packet::tun::FlowStack;
 
+use crate::reach::transforms::Changes;
+
 /// A tunnel on its way to its end; gives the reason for which it ended.
 pub(crate) type TunnelEnd<'a> = Pin<Box<dyn Future<Output = String> + Send + 'a>>;
 
@@ -21,6 +23,9 @@ pub(crate) trait Carry: Send {
     fn stack(&self) -> Option<&Arc<FlowStack>> {
         None
     }
+
+    /// Has its datagrams changed on their way. Without datagrams there are no such changes.
+    fn change_datagrams(&mut self, _: Box<Changes>) {}
 
     /// Carries it to its end.
     fn carry(self: Box<Self>, routed: &Routed) -> TunnelEnd<'_>;

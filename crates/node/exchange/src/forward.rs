@@ -37,7 +37,7 @@ use crate::packets;
 use crate::reach::form;
 use crate::reach::opening;
 use crate::reach::termination::Termination;
-use crate::reach::transforms::admit_arrival;
+use crate::reach::transforms::Changes;
 use crate::tunnel;
 use crate::tunnel::early_answer;
 use crate::tunnel::terminate;
@@ -104,12 +104,15 @@ async fn onwards(
         return Err(Failed::untouched(arrival, refusal));
     }
 
-    if arrival.kind().carries_packets()
-        && !next.through.own.is_empty()
-        && let Err(refusal) = Box::pin(admit_arrival(routed, &mut arrival, next)).await
-    {
-        return Err(Failed::untouched(arrival, refusal));
-    }
+    let has_transforms = arrival.kind().carries_packets() && !next.through.own.is_empty();
+    let changes = if has_transforms {
+        match Box::pin(Changes::of_arrival(routed, &mut arrival, next)).await {
+            Ok(changes) => changes,
+            Err(refusal) => return Err(Failed::untouched(arrival, refusal)),
+        }
+    } else {
+        None
+    };
 
     form::confirm(&mut arrival).await;
     if next.answers_early() {
@@ -118,7 +121,12 @@ async fn onwards(
             Err(error) => return Ok(Carried::Over(format!("client_closed: {error}"))),
         };
     }
-    by_kind(routed, arrival, next).await
+
+    let mut carried = by_kind(routed, arrival, next).await?;
+    if let (Carried::Tunnel(tunnel), Some(changes)) = (&mut carried, changes) {
+        tunnel.change_datagrams(changes);
+    }
+    Ok(carried)
 }
 
 /// Sends an exchange on as its kind and its next hop ask for; see the table of this module.

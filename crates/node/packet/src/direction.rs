@@ -13,6 +13,7 @@ use hermes_proto::batch::{Batch, PushError};
 use hermes_proto::capsule::{Capsule, CapsuleDecoder};
 use tokio::sync::Mutex;
 
+use super::changes::DatagramChanges;
 use super::device::{Device, DeviceCapsules, SentPackets};
 use super::filling::{Filled, Filling};
 use super::limit::Limits;
@@ -64,6 +65,20 @@ impl PacketDirection<'_> {
                 self.carry(&mut filling, sink).await
             }
         }
+    }
+
+    /// The same of a tunnel of UDP whose datagrams are changed on their way. Capsules of other types go no further.
+    ///
+    /// # Errors
+    /// A side broke, or a change has the tunnel end.
+    pub async fn run_changed(
+        &self,
+        source: &mut Source,
+        sink: &Sink,
+        changes: &mut DatagramChanges,
+    ) -> Result<Left, Broken> {
+        let mut filling = Filling::new(source, sink, self.exchange).through(changes);
+        self.carry(&mut filling, sink).await
     }
 
     /// The loop between any two ends: fills a batch from one and sends it to the other.

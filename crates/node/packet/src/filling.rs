@@ -7,10 +7,11 @@ use std::pin::Pin;
 use bytes::{Bytes, BytesMut};
 use hermes_ip::offload::cut_super;
 use hermes_observe::{DropReason, Exchange};
-use hermes_proto::batch::{Batch, MAX_RUN_DATAGRAMS, PushError};
+use hermes_proto::batch::{Batch, Layout, MAX_RUN_DATAGRAMS, PushError};
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::DatagramFormat;
 
+use super::changes::DatagramChanges;
 use super::device::{Device, DeviceCapsules};
 use super::direction::PacketDirection;
 use super::end::PacketReader;
@@ -28,8 +29,14 @@ pub(crate) enum Filled {
     Ended,
 }
 
+/// A source that is read, and the changes of its datagrams, where the route asks for any.
+pub(crate) struct Filling<'a> {
+    reading: Reading<'a>,
+    changes: Option<&'a mut DatagramChanges>,
+}
+
 /// A source that is read.
-pub(crate) enum Filling<'a> {
+enum Reading<'a> {
     /// The packets of an end stay in its buffer.
     End(&'a mut PacketReader),
     /// Packets in capsules are copied into the direction's batch.
@@ -37,7 +44,7 @@ pub(crate) enum Filling<'a> {
 }
 
 /// A stream with the packets in its capsules.
-pub(crate) struct Unwrapping<'a> {
+struct Unwrapping<'a> {
     capsules: &'a mut Capsules,
     decoder: CapsuleDecoder,
     /// Handles capsules that carry no packets.
@@ -53,41 +60,55 @@ pub(crate) struct Unwrapping<'a> {
 impl<'a> Filling<'a> {
     /// Begins to read a source of packets for this sink.
     pub(crate) fn new(source: &'a mut Source, to: &'a Sink, exchange: &Exchange) -> Self {
-        match source {
+        let reading = match source {
             Source::End(reader) => {
                 reader.lead(to.layout(), to.quic().is_some());
-                Self::End(reader)
+                Reading::End(reader)
             }
             Source::Stream(capsules) => {
                 exchange.dropped(DropReason::Expired, capsules.beside.release());
-                Self::Capsules(Unwrapping::new(capsules, to.device()))
+                Reading::Capsules(Unwrapping::new(capsules, to.device()))
             }
+        };
+        Self {
+            reading,
+            changes: None,
         }
     }
 
     /// The same, of which packets alone are taken, and nothing that a device would hear of.
     pub(crate) fn of_packets(source: &'a mut Source, to: &'a Sink, exchange: &Exchange) -> Self {
         let mut filling = Self::new(source, to, exchange);
-        if let Self::Capsules(unwrapping) = &mut filling {
+        if let Reading::Capsules(unwrapping) = &mut filling.reading {
             unwrapping.device = None;
         }
         filling
     }
 
+    /// The same, with these changes of its datagrams.
+    pub(crate) fn through(self, changes: &'a mut DatagramChanges) -> Self {
+        Self {
+            changes: Some(changes),
+            ..self
+        }
+    }
+
     /// The capsules that the device has which is the end, if there are any.
     pub(crate) fn take_capsules(&mut self) -> Option<DeviceCapsules> {
-        match self {
-            Self::End(reader) => reader.take_capsules(),
-            Self::Capsules(_) => None,
+        match &mut self.reading {
+            Reading::End(reader) => reader.take_capsules(),
+            Reading::Capsules(_) => None,
         }
     }
 
     /// Whether nothing is lost where the direction stops now.
     pub(crate) fn is_between(&self) -> bool {
-        match self {
-            Self::End(_) => true,
-            Self::Capsules(unwrapping) => unwrapping.is_between(),
-        }
+        let has_changed_all = |changes: &DatagramChanges| changes.is_between();
+        let is_between = match &self.reading {
+            Reading::End(_) => true,
+            Reading::Capsules(unwrapping) => unwrapping.is_between(),
+        };
+        is_between && self.changes.as_deref().is_none_or(has_changed_all)
     }
 
     /// Waits for packets. They stay where they are, or come into `batch`. Dropping the future loses nothing.
@@ -96,36 +117,46 @@ impl<'a> Filling<'a> {
         direction: &PacketDirection<'_>,
         batch: &mut Batch,
     ) -> Result<Filled, Broken> {
-        match self {
-            Self::End(reader) => match reader.fill().await {
-                Ok(()) => Ok(Filled::Packets),
-                Err(error) => Err(Broken::socket(direction.from, &error)),
-            },
-            Self::Capsules(unwrapping) => unwrapping.fill(direction, batch).await,
+        let into = match &mut self.changes {
+            Some(changes) => {
+                if changes.refill(direction, batch) {
+                    return Ok(Filled::Packets);
+                }
+                &mut changes.found
+            }
+            None => &mut *batch,
+        };
+        let filled = self.reading.fill(direction, into).await?;
+
+        if let Some(changes) = &mut self.changes {
+            let found = std::mem::replace(&mut changes.found, Batch::with(Layout::UDP));
+            let datagrams = self.reading.packets(&found, false);
+            let changed = changes.change(datagrams, direction, batch);
+            changes.found = found;
+            changed?;
         }
+        Ok(filled)
     }
 
     /// The packets: in `batch`, or in the end's buffer.
     pub(crate) fn packets<'b>(&'b self, batch: &'b Batch) -> impl Iterator<Item = &'b [u8]> {
-        match self {
-            Self::End(reader) => Place::Own(reader.packets()),
-            Self::Capsules(_) => Place::Batch(batch.iter()),
-        }
+        self.reading.packets(batch, self.changes.is_some())
     }
 
     /// The end with the packets; `None` if they are in the batch.
     pub(crate) fn reader(&self) -> Option<&PacketReader> {
-        match self {
-            Self::End(reader) => Some(reader),
-            Self::Capsules(_) => None,
+        match &self.reading {
+            Reading::End(reader) if self.changes.is_none() => Some(reader),
+            Reading::End(_) | Reading::Capsules(_) => None,
         }
     }
 
     /// Keeps the packets for the next call, because they cannot be sent now.
     pub(crate) fn keep(&mut self) {
-        match self {
-            Self::End(reader) => reader.keep(),
-            Self::Capsules(unwrapping) => unwrapping.kept = true,
+        match (&mut self.changes, &mut self.reading) {
+            (Some(changes), _) => changes.keep(),
+            (None, Reading::End(reader)) => reader.keep(),
+            (None, Reading::Capsules(unwrapping)) => unwrapping.kept = true,
         }
     }
 
@@ -135,9 +166,9 @@ impl<'a> Filling<'a> {
         write: Pin<&mut W>,
         exchange: &Exchange,
     ) -> W::Output {
-        match self {
-            Self::End(reader) => reader.during(write, exchange).await,
-            Self::Capsules(_) => write.await,
+        match &mut self.reading {
+            Reading::End(reader) => reader.during(write, exchange).await,
+            Reading::Capsules(_) => write.await,
         }
     }
 
@@ -160,6 +191,34 @@ impl<'a> Filling<'a> {
         }
 
         (count, bytes)
+    }
+}
+
+impl Reading<'_> {
+    async fn fill(
+        &mut self,
+        direction: &PacketDirection<'_>,
+        batch: &mut Batch,
+    ) -> Result<Filled, Broken> {
+        match self {
+            Self::End(reader) => match reader.fill().await {
+                Ok(()) => Ok(Filled::Packets),
+                Err(error) => Err(Broken::socket(direction.from, &error)),
+            },
+            Self::Capsules(unwrapping) => unwrapping.fill(direction, batch).await,
+        }
+    }
+
+    /// What was found: where it is, unless all of it `is_copied` into the batch.
+    fn packets<'b>(
+        &'b self,
+        batch: &'b Batch,
+        is_copied: bool,
+    ) -> impl Iterator<Item = &'b [u8]> + use<'b> {
+        match self {
+            Self::End(reader) if !is_copied => Place::Own(reader.packets()),
+            Self::End(_) | Self::Capsules(_) => Place::Batch(batch.iter()),
+        }
     }
 }
 

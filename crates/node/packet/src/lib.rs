@@ -15,6 +15,7 @@
 //! - [`PacketEnd`]: a client of a `udp` listener ([`Session`], with its [`Queue`]), a socket towards the target, or a [`Device`] that
 //!   another crate brings.
 //! - [`BindSockets`]: sockets of CONNECT-UDP Bind, with many peers. [`Limits`]: how large packets may be that go on.
+//! - [`DatagramChanges`]: what a route has done to the datagrams of a tunnel of UDP.
 //! - [`Steering`]: which packets stay with an end that a tunnel of IP has left.
 //! - [`Token`] and [`Resumable`]: sessions that outlive their path, and are handed from one tunnel
 //!   to another.
@@ -27,6 +28,7 @@
 
 mod beside;
 mod broken;
+mod changes;
 mod device;
 mod direction;
 mod end;
@@ -52,6 +54,7 @@ pub mod tun;
 mod udp_bind;
 
 pub use broken::{Broken, Side};
+pub use changes::{AlterDatagram, DatagramChanges, DatagramFate};
 pub use device::{
     CapsulePackets, Device, DeviceCapsules, DeviceReader, DeviceUpkeep, PathCarries, SentPackets,
 };

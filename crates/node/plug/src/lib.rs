@@ -65,7 +65,8 @@ pub use query::QueryChanges;
 pub use settings::Settings;
 pub use store::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
 pub use transform::{
-    Alter, Altering, Beginning, Malformed, PIECE, Payload, Transform, TunnelSubject,
+    Alter, AlterDatagram, Altering, AlteringDatagrams, Beginning, BeginningDatagrams, DatagramFate,
+    Malformed, PIECE, Payload, Transform, TunnelSubject,
 };
 pub use waits::Waits;
 

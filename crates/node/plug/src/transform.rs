@@ -1,10 +1,11 @@
-//! A transform: changes the bytes of tunnels on their way, or lets no tunnel begin.
+//! A transform: changes the bytes and the datagrams of tunnels on their way, or lets no tunnel begin.
 
 use std::pin::Pin;
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::RequestHead;
 use hermes_net::StreamInfo;
+pub use hermes_packet::{AlterDatagram, DatagramFate};
 
 use crate::refusal::Refusal;
 use crate::settings::Settings;
@@ -14,17 +15,17 @@ use crate::target::Target;
 #[doc(alias = "bound")]
 pub const PIECE: usize = 16 * 1024;
 
-/// Changes the bytes of tunnels of routes that say `through: [NAME]`, in both directions. Tunnels of datagrams and of packets begin with
-/// it, too, and pass unchanged; requests pass by it.
+/// Changes the bytes and the UDP datagrams of tunnels of routes that say `through: [NAME]`, in both directions. Tunnels of IP packets
+/// begin with it, too, and pass unchanged; requests pass by it.
 ///
 /// - **Gets** the [tunnel](TunnelSubject) before anything is opened for it, and then each piece of bytes as it came, in the tunnel's own
-///   order, without the capsules around them.
+///   order, without the capsules around them. Of a tunnel of UDP it gets each datagram, if it [asks for them](Self::begin_datagrams).
 /// - **Must** give what leaves instead, and hold nothing back that the other side could wait for: a tunnel is a conversation. One
 ///   that the next proxy has to undo says so with [`needs_peer`](Self::needs_peer); the two nodes agree on it when the tunnel opens,
 ///   by the name under which both have it, and without that the bytes stay as they are.
 /// - **Time**: the route's `timeouts.connect` to begin, and no longer than the client waits; every other call is a short computation.
-/// - **Errors**: a [`Refusal`] is the answer to the client, with its reason in the record. Malformed bytes break the tunnel: both
-///   sides are reset, and the record says why.
+/// - **Errors**: a [`Refusal`] is the answer to the client, with its reason in the record. Malformed bytes, and datagrams that it
+///   refuses, break the tunnel: both sides are reset, and the record says why.
 /// - **Charged**: what it holds is the tunnel's; it must bound it, say it by [`memory`](Self::memory), and bound the tunnels that it has
 ///   at once.
 /// - **Runs** on the worker of the tunnel, between two turns of the loop that moves the bytes: it must not block. The next piece is
@@ -33,6 +34,13 @@ pub trait Transform: Send + Sync {
     /// Begins with a tunnel. `None` if its bytes are to stay as they are: then nothing stands between them and the kernel, which may
     /// splice them.
     fn begin<'a>(&'a self, tunnel: &'a TunnelSubject<'a>) -> Beginning<'a>;
+
+    /// Begins with a tunnel of UDP datagrams, and again when that takes another path. `None` if they are to stay as they are, which is the
+    /// default: they pass without another look then. The next proxy undoes nothing: where it should, its own route names the reverse.
+    fn begin_datagrams<'a>(&'a self, tunnel: &'a TunnelSubject<'a>) -> BeginningDatagrams<'a> {
+        let beginning = self.begin(tunnel);
+        Box::pin(async { beginning.await.map(|_| None) })
+    }
 
     /// Its settings where a document names it, as `through: [{ NAME: {..} }]`. Default: nothing.
     fn settings(&self) -> Option<Settings<dyn Transform>> {
@@ -77,13 +85,27 @@ pub struct TunnelSubject<'a> {
 pub enum Payload {
     /// Bytes: their transform may change them.
     Bytes,
-    /// UDP datagrams or IP packets, which no transform changes.
+    /// UDP datagrams: their transform may change them.
+    Datagrams,
+    /// IP packets, which no transform changes.
     Packets,
 }
 
 /// A tunnel that begins with a transform.
 pub type Beginning<'a> =
     Pin<Box<dyn Future<Output = Result<Option<Altering>, Refusal>> + Send + 'a>>;
+
+/// A tunnel of UDP datagrams that begins with a transform.
+pub type BeginningDatagrams<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<AlteringDatagrams>, Refusal>> + Send + 'a>>;
+
+/// The changes of the two directions of a tunnel of UDP datagrams.
+pub struct AlteringDatagrams {
+    /// Of the datagrams from the client.
+    pub to_target: Box<dyn AlterDatagram>,
+    /// Of the datagrams from the target.
+    pub to_client: Box<dyn AlterDatagram>,
+}
 
 /// The changes of the two directions of a tunnel.
 pub struct Altering {

@@ -15,5 +15,6 @@ mod node;
 mod queues;
 mod settings;
 mod socks;
+mod stamps;
 mod stores;
 mod zones;

@@ -27,12 +27,14 @@ use hermes_rules::session::Silence;
 use tokio::time::timeout;
 
 use crate::carried::{Carry, TunnelEnd};
+use crate::datagrams::directions::Directions;
 use crate::datagrams::draining_paths::{LeftPaths, SWITCH_TIME};
 use crate::datagrams::resume::Again;
 use crate::datagrams::round::{EVICTED, Moving, Round, RoundEnd};
 use crate::reach::datagram_path::{Ends, Path};
 use crate::reach::departure;
 use crate::reach::session_token::Resumption;
+use crate::reach::transforms::Changes;
 
 /// A tunnel of datagrams that is open on both sides.
 pub(crate) struct DatagramTunnel {
@@ -44,6 +46,10 @@ pub(crate) struct DatagramTunnel {
 impl Carry for DatagramTunnel {
     fn guard(&self) -> &TunnelGuard {
         &self.guard
+    }
+
+    fn change_datagrams(&mut self, changes: Box<Changes>) {
+        self.path.changes = Some(changes);
     }
 
     fn carry(self: Box<Self>, routed: &Routed) -> TunnelEnd<'_> {
@@ -164,15 +170,17 @@ impl Tunnel {
             moving: Moving::default(),
         };
 
-        let both = pin!(directions::both(
-            &self.exchange,
-            &mut self.client,
-            &mut self.path.ends,
-            &stop,
+        let directions = Directions {
+            exchange: &self.exchange,
+            client: &mut self.client,
+            path: &mut self.path.ends,
+            changes: self.path.changes.as_deref_mut(),
+            stop: &stop,
             alone,
-            &self.limits,
-            self.steering.as_deref(),
-        ));
+            limits: &self.limits,
+            steering: self.steering.as_deref(),
+        };
+        let both = pin!(directions.carry());
         round.run(both).await
     }
 
@@ -228,8 +236,10 @@ impl Tunnel {
         // The session goes on along the new path.
         old.resumption = Resumption::Nothing;
 
-        // It did not stop in time: what would still come on it begins within a capsule, and so would anything sent there.
-        if !old.ends.source.is_between() || !old.ends.sink.is_between() {
+        // It did not stop in time: what would still come on it begins within a capsule, and so would anything sent there. What changes
+        // datagrams has begun anew with the other path.
+        let has_changes = old.changes.is_some() || self.path.changes.is_some();
+        if has_changes || !old.ends.source.is_between() || !old.ends.sink.is_between() {
             old.ends.sink.reset(Reset::Cancel);
             return;
         }

@@ -13,6 +13,7 @@ use hermes_upstream::Active;
 
 use crate::pump::END_TIME;
 use crate::reach::session_token::Resumption;
+use crate::reach::transforms::Changes;
 
 /// How long the end of a tunnel that has to make room may take to be sent.
 #[doc(alias = "bound")]
@@ -34,6 +35,8 @@ pub(crate) struct Path {
     pub(crate) resumption: Resumption,
     /// Whether the next hop understands [`datagram_limit`](hermes_proto::datagram_limit).
     pub(crate) listens: bool,
+    /// What changes its datagrams, where its route asks for that.
+    pub(crate) changes: Option<Box<Changes>>,
 }
 
 impl Ends {

@@ -72,6 +72,7 @@ pub(crate) async fn datagrams(tries: &Tries<'_>, target: &Target) -> Result<Path
         silence: reach::silence(&next.timeouts),
         resumption: Resumption::Nothing,
         listens: false,
+        changes: None,
     })
 }
 

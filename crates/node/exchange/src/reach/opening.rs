@@ -30,7 +30,7 @@ use super::next_tunnel;
 use super::plug_request;
 use super::retry::Tries;
 use super::termination::Termination;
-use super::transforms;
+use super::transforms::Changes;
 use crate::reach;
 use crate::reach::early_bytes::EarlyBytes;
 use crate::reach::session_token::Resumption;
@@ -46,9 +46,11 @@ pub(crate) async fn open(
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     };
 
-    if !next.through.own.is_empty() {
-        Box::pin(transforms::admit_packets(routed, head, next)).await?;
-    }
+    let changes = if next.through.own.is_empty() {
+        None
+    } else {
+        Box::pin(Changes::begin(routed, head, next)).await?
+    };
 
     match (head.kind(), next.receiver()) {
         (_, Receiver::Proxy) => {}
@@ -56,7 +58,10 @@ pub(crate) async fn open(
             let details = "the route leads to no proxy that the tunnel could move to";
             return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
         }
-        (_, Receiver::Origin) => return end(routed, head, next, None).await,
+        (_, Receiver::Origin) => {
+            let (path, opened) = end(routed, head, next, None).await?;
+            return Ok((Path { changes, ..path }, opened));
+        }
     }
     let (mut departing, target) = depart(routed, head.clone(), next)?;
     departure::ask(routed, asked, &mut departing);
@@ -81,6 +86,7 @@ pub(crate) async fn open(
                 silence: opened.silence,
                 resumption,
                 listens,
+                changes,
             };
 
             Ok((path, Opened::new(routed, head, next, None)))
@@ -207,6 +213,7 @@ async fn socket(
                 silence,
                 resumption: Resumption::Nothing,
                 listens,
+                changes: None,
             };
             return Ok((path, Opened::new(routed, head, next, None)));
         }
@@ -237,6 +244,7 @@ async fn socket(
         silence,
         resumption,
         listens: false,
+        changes: None,
     };
 
     Ok((path, Opened::new(routed, head, next, Some(address))))
@@ -322,6 +330,7 @@ async fn take_over(
         silence,
         resumption,
         listens: false,
+        changes: None,
     };
 
     Some((path, Opened::new(routed, head, next, Some(remote))))

@@ -129,6 +129,7 @@ impl<'a> Termination<'a> {
             silence: silence(&tries.next.timeouts),
             resumption: Resumption::Nothing,
             listens: false,
+            changes: None,
         })
     }
 

@@ -1,51 +1,19 @@
-//! The transforms of a route, as they are asked about a tunnel.
+//! The transforms of a route, as they are asked about a tunnel, and what they change in one of datagrams.
 
 use hermes_admit::next::Next;
 use hermes_admit::routed::Routed;
-use hermes_http::RequestHead;
+use hermes_http::{Kind, RequestHead};
+use hermes_net::memory::{Charge, Purpose};
+use hermes_packet::DatagramChanges;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
-use hermes_plug::{Payload, TunnelSubject};
+use hermes_plug::{AlteringDatagrams, Payload, TunnelSubject};
 use hermes_proto::proxy_status::ProxyError;
 use tokio::time::timeout;
 
 /// When a client left whose tunnel was to begin with transforms.
 pub(crate) const BEFORE: &str = "before its transforms had begun";
-
-/// Asks the transforms of a route about a tunnel of datagrams or of packets that arrives. They do not change it.
-///
-/// # Errors
-/// One refuses it or does not begin, or the client is gone.
-pub(crate) async fn admit_arrival(
-    routed: &Routed,
-    arrival: &mut Arrival,
-    next: &Next,
-) -> Result<(), Refusal> {
-    let head = arrival.head().clone();
-    let admitting = admit_packets(routed, &head, next);
-    arrival.unless_gone(admitting, BEFORE).await
-}
-
-/// The same for one that was open before.
-///
-/// # Errors
-/// One refuses it, or does not begin.
-pub(crate) async fn admit_packets(
-    routed: &Routed,
-    head: &RequestHead,
-    next: &Next,
-) -> Result<(), Refusal> {
-    let target = routed.target.canonical();
-    let subject = subject(routed, head, &target);
-    let beginning = async {
-        for (_, transform) in &next.through.own {
-            transform.begin(&subject).await?;
-        }
-        Ok(())
-    };
-    in_time(next, beginning).await
-}
 
 /// Waits for transforms to begin, no longer than the route waits for connections.
 ///
@@ -62,11 +30,94 @@ pub(crate) async fn in_time<T>(
     })
 }
 
-/// What transforms see of a tunnel.
+/// What changes the datagrams of one tunnel.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// Of the datagrams from the client, in the order of the route.
+    pub(crate) to_target: DatagramChanges,
+    /// Of the datagrams from the target, in the reverse order.
+    pub(crate) to_client: DatagramChanges,
+    charges: Vec<Charge>,
+}
+
+impl Changes {
+    /// Begins with the transforms of a route, for a tunnel of datagrams or of packets that arrives.
+    ///
+    /// # Errors
+    /// As for [`Self::begin`], or the client is gone.
+    pub(crate) async fn of_arrival(
+        routed: &Routed,
+        arrival: &mut Arrival,
+        next: &Next,
+    ) -> Result<Option<Box<Self>>, Refusal> {
+        let head = arrival.head().clone();
+        let beginning = Self::begin(routed, &head, next);
+        arrival.unless_gone(beginning, BEFORE).await
+    }
+
+    /// The same for one that was open before. `None` where datagrams stay as they are: all of IP, and where the memory of a transform is
+    /// more than its user or source may have.
+    ///
+    /// # Errors
+    /// One refuses the tunnel, does not begin, or would change datagrams of many targets.
+    pub(crate) async fn begin(
+        routed: &Routed,
+        head: &RequestHead,
+        next: &Next,
+    ) -> Result<Option<Box<Self>>, Refusal> {
+        in_time(next, Self::one_by_one(routed, head, next)).await
+    }
+
+    async fn one_by_one(
+        routed: &Routed,
+        head: &RequestHead,
+        next: &Next,
+    ) -> Result<Option<Box<Self>>, Refusal> {
+        let account = routed.account();
+        let target = routed.target.canonical();
+        let payload = match head.kind() {
+            Kind::ConnectIp => Payload::Packets,
+            _ => Payload::Datagrams,
+        };
+        let subject = subject(routed, head, &target, payload);
+        let mut changes = None::<Box<Self>>;
+
+        for (name, transform) in &next.through.own {
+            if payload == Payload::Packets {
+                transform.begin(&subject).await?;
+                continue;
+            }
+            let Some(altering) = transform.begin_datagrams(&subject).await? else {
+                continue;
+            };
+            if routed.target.is_any() {
+                let details = format!(
+                    "{name} changes the datagrams of one target, and this tunnel is for any"
+                );
+                return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
+            }
+            if let Ok(charge) = account.charge(Purpose::Transforms, transform.memory()) {
+                changes.get_or_insert_default().push(name, altering, charge);
+            }
+        }
+
+        Ok(changes)
+    }
+
+    fn push(&mut self, name: &str, altering: AlteringDatagrams, charge: Charge) {
+        self.to_target.push(name.to_owned(), altering.to_target);
+        self.to_client
+            .push_front(name.to_owned(), altering.to_client);
+        self.charges.push(charge);
+    }
+}
+
+/// The tunnel of an exchange; `target` is the exchange's, in its canonical form.
 pub(crate) fn subject<'a>(
     routed: &'a Routed,
     head: &'a RequestHead,
     target: &'a Target,
+    payload: Payload,
 ) -> TunnelSubject<'a> {
     TunnelSubject {
         head,
@@ -74,10 +125,6 @@ pub(crate) fn subject<'a>(
         user: routed.user.as_deref(),
         source: &routed.source,
         listener: &routed.listener.name,
-        payload: if head.kind().carries_packets() {
-            Payload::Packets
-        } else {
-            Payload::Bytes
-        },
+        payload,
     }
 }

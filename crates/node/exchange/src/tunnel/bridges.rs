@@ -10,9 +10,9 @@ use hermes_http::{Incoming, Kind, RequestHead};
 use hermes_net::memory::{Charge, Purpose};
 use hermes_observe::Counters;
 use hermes_packet::{Broken, Side};
-use hermes_plug::Altering;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
+use hermes_plug::{Altering, Payload};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::transform;
@@ -112,7 +112,7 @@ impl Outwards {
         let account = routed.account();
         let is_proxy = next.receiver() == Receiver::Proxy;
         let target = routed.target.canonical();
-        let subject = subject(routed, head, &target);
+        let subject = subject(routed, head, &target, Payload::Bytes);
         let mut outwards = Vec::with_capacity(next.through.own.len());
 
         for (name, transform) in &next.through.own {

@@ -168,7 +168,9 @@ async fn ask(
         None => near::ask(routed, next, &mut head),
     };
 
-    let session = arrival.session().cloned();
+    // Transforms see every datagram: none leaves with the request.
+    let has_transforms = !next.through.own.is_empty();
+    let session = arrival.session().filter(|_| !has_transforms).cloned();
     let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
     let mut first = if outlives.is_some() {
         // Whether they have to be within capsules is not known before the answer.
@@ -277,6 +279,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
                 silence,
                 resumption,
                 listens,
+                changes: None,
             };
             Carried::tunnel(DatagramTunnel {
                 client,
