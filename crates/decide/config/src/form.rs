@@ -105,7 +105,11 @@ impl DocumentForm {
     /// # Errors
     /// Everything that is wrong with its form.
     pub fn load(&self, file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
-        read_by(&self.0, IncludeReader::new(env, &SystemFiles), file)
+        Ok(read_by(
+            &self.0,
+            IncludeReader::new(env, &SystemFiles),
+            file,
+        )?)
     }
 
     /// Reads a document of this form like [`parse`](crate::parse).
@@ -114,7 +118,7 @@ impl DocumentForm {
     /// Everything that is wrong with its form.
     pub fn parse(&self, name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> {
         let reader = IncludeReader::of_text(text.to_owned(), env, &SystemFiles);
-        read_by(&self.0, reader, name)
+        Ok(read_by(&self.0, reader, name)?)
     }
 }
 

@@ -7,9 +7,9 @@
 //!
 //! The crate knows the form of a document, not its meaning. Dangling names, conflicting ports and
 //! routes that never match are found by the rules crate, which points to them through [`Places`].
-//! Only a well-formed document is searched for them: the meaning of an unreadable part is a guess,
-//! and so would be most findings that follow from it. The form of a plug's settings comes from the
-//! program that has the plug ([`DocumentForm`]).
+//! In a document that is not well-formed, the readable parts are searched for them
+//! ([`SoundPart`]), without the findings that follow from the others. The form of a plug's settings
+//! comes from the program that has the plug ([`DocumentForm`]).
 //!
 //! Documents are written, too: [`write()`] returns the text of one, in the words of the reference
 //! and without secrets, and [`diff`] names the differences between two by the paths of their keys.
@@ -41,6 +41,7 @@ mod problems;
 mod reader;
 mod schema;
 mod secret;
+mod sound_part;
 mod terse;
 mod tree;
 mod walk;
@@ -53,7 +54,7 @@ pub use diff::{Change, Kind, diff};
 pub use form::{DocumentForm, PlugForm, PlugPlace};
 #[cfg(test)]
 pub(crate) use fuzz::fuzz_one;
-pub use load::{Loaded, load, load_from, parse};
+pub use load::{Loaded, Unsound, load, load_from, load_part, parse, parse_part};
 pub use nearest::nearest;
 pub use path::{child, element};
 pub use place::Place;
@@ -62,4 +63,5 @@ pub use problems::{Problem, Problems};
 pub use reader::FileReader;
 pub use schema::{schema, settings_schema};
 pub use secret::secret;
+pub use sound_part::SoundPart;
 pub use write::{format, to_json, write, write_whole};

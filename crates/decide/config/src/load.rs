@@ -9,6 +9,7 @@ use crate::env::Env;
 use crate::include::IncludeReader;
 use crate::model::Document;
 use crate::reader::{FileReader, SystemFiles};
+use crate::sound_part::SoundPart;
 use crate::tree::{Node, Value};
 use crate::{Places, Problem, Problems, kinds, schema, walk};
 
@@ -24,6 +25,23 @@ pub struct Loaded {
     pub places: Places,
     /// The files that it was read from, absolute, the first one first.
     pub files: Vec<PathBuf>,
+}
+
+/// A document whose form is not right.
+#[derive(Debug)]
+pub struct Unsound {
+    /// Everything that is wrong with its form, in the order of files and lines.
+    pub problems: Problems,
+    /// The rest of it, if it can be read.
+    pub part: Option<Box<SoundPart>>,
+    /// The files that it was read from.
+    pub files: Vec<PathBuf>,
+}
+
+impl From<Unsound> for Problems {
+    fn from(unsound: Unsound) -> Self {
+        unsound.problems
+    }
 }
 
 impl From<Document> for Loaded {
@@ -50,7 +68,35 @@ pub fn load(file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
 /// # Errors
 /// As for [`load`].
 pub fn load_from(source: &dyn FileReader, file: &Path, env: Env<'_>) -> Result<Loaded, Problems> {
-    read_by(schema::cached(), IncludeReader::new(env, source), file)
+    Ok(read_by(
+        schema::cached(),
+        IncludeReader::new(env, source),
+        file,
+    )?)
+}
+
+/// Reads a document like [`load`], for those who show all that is wrong with it.
+///
+/// # Errors
+/// Its form is not right; what can be read of it nevertheless.
+pub fn load_part(file: &Path, env: Env<'_>) -> Result<Loaded, Unsound> {
+    read_by(
+        schema::cached(),
+        IncludeReader::new(env, &SystemFiles),
+        file,
+    )
+}
+
+/// Reads a document like [`parse`], for those who show all that is wrong with it.
+///
+/// # Errors
+/// As for [`load_part`].
+pub fn parse_part(name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Unsound> {
+    read_by(
+        schema::cached(),
+        IncludeReader::of_text(text.to_owned(), env, &SystemFiles),
+        name,
+    )
 }
 
 /// Reads a document from its text, which problems call `name`; includes are resolved from the
@@ -59,11 +105,7 @@ pub fn load_from(source: &dyn FileReader, file: &Path, env: Env<'_>) -> Result<L
 /// # Errors
 /// Everything that is wrong with its form, in the order of files and lines.
 pub fn parse(name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> {
-    read_by(
-        schema::cached(),
-        IncludeReader::of_text(text.to_owned(), env, &SystemFiles),
-        name,
-    )
+    Ok(parse_part(name, text, env)?)
 }
 
 /// Reads the files of a reader, checked against this schema.
@@ -71,36 +113,65 @@ pub(crate) fn read_by(
     schema: &Json,
     mut reader: IncludeReader<'_>,
     file: &Path,
-) -> Result<Loaded, Problems> {
+) -> Result<Loaded, Unsound> {
     let root = reader.read(file, None);
     let IncludeReader {
         files, problems, ..
     } = reader;
 
-    let read = match root {
-        Some(root) => typed(schema, &root, problems).map(|document| (document, root)),
-        None => Err(problems),
+    let unsound = |problems, part, files: Vec<PathBuf>| Unsound {
+        problems: Problems(problems).in_order(&files),
+        part,
+        files,
     };
-    match read {
-        Ok((document, root)) => Ok(Loaded {
+    let Some(root) = root else {
+        return Err(unsound(problems, None, files));
+    };
+
+    let FormReport { json, problems } = form(schema, &root, problems);
+    if !problems.is_empty() {
+        let part = SoundPart::of(json, &problems, Places::new(root));
+        return Err(unsound(problems, part.map(Box::new), files));
+    }
+    match deserialized(json, &root) {
+        Ok(document) => Ok(Loaded {
             document,
             places: Places::new(root),
             files,
         }),
-        Err(problems) => Err(Problems(problems).in_order(&files)),
+        Err(problem) => Err(unsound(vec![problem], None, files)),
     }
 }
 
-/// Checks the tree against a schema; `problems` were found before.
+/// The document of a tree whose form is right; `problems` were found before.
+#[cfg(test)]
 pub(crate) fn typed(
     schema: &Json,
     root: &Node,
-    mut problems: Vec<Problem>,
+    problems: Vec<Problem>,
 ) -> Result<Document, Vec<Problem>> {
+    let FormReport { json, problems } = form(schema, root, problems);
+    match problems.is_empty() {
+        true => deserialized(json, root).map_err(|problem| vec![problem]),
+        false => Err(problems),
+    }
+}
+
+/// A document as its schema has it, and everything that is wrong with it.
+struct FormReport {
+    json: Json,
+    problems: Vec<Problem>,
+}
+
+/// Checks the tree against a schema; `problems` were found before.
+fn form(schema: &Json, root: &Node, mut problems: Vec<Problem>) -> FormReport {
     if matches!(root.value, Value::Null) {
         let problem = Problem::at(&root.place, "", "the file is empty");
         problems.push(problem.remedy("begin with `version: 1`"));
-        return Err(problems);
+        return FormReport {
+            json: Json::Null,
+            problems,
+        };
     }
 
     let (mut json, found) = walk::read(schema, root);
@@ -112,10 +183,7 @@ pub(crate) fn typed(
         json.remove("include");
     }
 
-    if !problems.is_empty() {
-        return Err(problems);
-    }
-    deserialized(json, root).map_err(|problem| vec![problem])
+    FormReport { json, problems }
 }
 
 /// The schema and the types agree, so this does not fail; should they not, that is reported, not hidden.

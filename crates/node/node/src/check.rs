@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_admit::snapshot::{Draft, Snapshot};
-use hermes_config::{Loaded, Places, Problem, Problems};
+use hermes_config::{Loaded, Places, Problem, Problems, SoundPart, Unsound};
 use hermes_observe::{AccessSink, Telemetry};
 use hermes_plug::{PlugChanges, Plugs};
 use hermes_rules::warn;
@@ -16,6 +16,41 @@ use crate::builtin;
 /// The problems, each with its place, in their order.
 pub fn check(loaded: Loaded) -> Result<(), Problems> {
     check_with(loaded, &Plugs::new())
+}
+
+/// Everything that is wrong with a document whose form is not right: with its form, and with the meaning of what can be read.
+pub fn all_mistakes(unsound: Unsound) -> Problems {
+    let Unsound {
+        problems: Problems(mut problems),
+        part,
+        files,
+    } = unsound;
+    let Some(part) = part else {
+        return Problems(problems);
+    };
+
+    let rest = Loaded {
+        document: part.document.clone(),
+        places: Places::nowhere(),
+        files: files.clone(),
+    };
+    let found = check(rest).err();
+    let found = found.into_iter().flat_map(|Problems(found)| found);
+    problems.extend(found.filter_map(|problem| of_the_whole(problem, &part)));
+    Problems(problems).in_order(&files)
+}
+
+/// A problem of the rest of a document at its place in the whole; `None` where it may follow from what is not in the rest.
+fn of_the_whole(problem: Problem, part: &SoundPart) -> Option<Problem> {
+    let remedy = problem.remedy.as_deref().unwrap_or_default();
+    let said = format!("{} {remedy}", problem.reason);
+    let path = part.locate(&problem.path, &said)?;
+    let path = part.places.origin_of(&path);
+    Some(Problem {
+        place: part.places.locate(&path),
+        path,
+        ..problem
+    })
 }
 
 /// As [`check`], for a node that has these plugs.

@@ -37,7 +37,7 @@ mod upkeep;
 pub mod why;
 
 pub use administered::LogFilter;
-pub use check::{check, check_with, warnings};
+pub use check::{all_mistakes, check, check_with, warnings};
 pub use handle::NodeHandle;
 pub use hermes_admit::node_name::node_name;
 pub use hermes_listen::PassedSockets;

@@ -132,9 +132,11 @@ pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
     }
 
     let format = hermes_convert::recognize(text.as_bytes());
-    let loaded = hermes_config::parse(file, &text, &|name| std::env::var(name).ok());
-    loaded
-        .map_err(|problems| format.map_or(problems, |format| super::foreign::problem(file, format)))
+    let loaded = hermes_config::parse_part(file, &text, &|name| std::env::var(name).ok());
+    loaded.map_err(|unsound| match format {
+        Some(format) => super::foreign::problem(file, format),
+        None => hermes_node::all_mistakes(unsound),
+    })
 }
 
 /// A file of access records that this user could not write. The node may run as another user.

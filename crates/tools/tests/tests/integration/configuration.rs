@@ -464,10 +464,15 @@ upstreams:
             .collect()
     };
 
-    // What takes the place of a default is a matter of form, which comes first.
     assert_eq!(
         places(", tls: true"),
-        ["node.yaml:3:37: listeners.web.tls", "node.yaml: 1 problem"]
+        [
+            "node.yaml:3:37: listeners.web.tls",
+            "node.yaml:6:23: defaults.timeouts.header",
+            "node.yaml:7:35: defaults.limits.listeners.streams",
+            "node.yaml:8:21: defaults.tls.cert_file",
+            "node.yaml: 4 problems",
+        ]
     );
     assert_eq!(
         places(""),

@@ -1,0 +1,238 @@
+//! The part of a document that can be read although its form is not right, so that its meaning can be checked in the same run.
+//!
+//! What cannot be read is left out. Much of what would be found then follows from that alone: such findings are told apart by their
+//! paths, and by the names in their words.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use crate::model::Document;
+use crate::path::{Step, child, element, steps};
+use crate::{Places, Problem};
+
+/// Parts left out because the rest of the document needs what is missing in them; with more, nothing of it is checked.
+const ATTEMPTS: usize = 64;
+
+/// A document without those of its parts whose form is not right.
+#[derive(Debug)]
+pub struct SoundPart {
+    /// The rest of the document.
+    pub document: Document,
+    /// Where the parts of the whole document are written.
+    pub places: Places,
+    left_out: LeftOut,
+}
+
+/// The parts of a document that are left out, by their paths in the whole document.
+#[derive(Debug, Default)]
+struct LeftOut {
+    paths: Vec<String>,
+    /// The elements of lists, in their order: those after them have other indices in the rest.
+    elements: BTreeMap<String, Vec<usize>>,
+}
+
+impl SoundPart {
+    /// Leaves out of the JSON of a document what `problems` are about.
+    pub(crate) fn of(mut json: Json, problems: &[Problem], places: Places) -> Option<Self> {
+        let mut left_out = LeftOut {
+            paths: problems
+                .iter()
+                .map(|problem| problem.path.clone())
+                .collect(),
+            ..LeftOut::default()
+        };
+        left_out.take_nulls(&mut json, "");
+
+        for _ in 0..ATTEMPTS {
+            match serde_path_to_error::deserialize::<_, Document>(&json) {
+                Ok(document) => {
+                    return Some(Self {
+                        document,
+                        places,
+                        left_out,
+                    });
+                }
+                Err(error) => left_out.take(&mut json, &error.path().to_string())?,
+            }
+        }
+        None
+    }
+
+    /// The path in the whole document of what a finding is about. `None` where it may follow from what was left out: it is about that, or
+    /// about what that stands in, or `said`, its words, quote the name of that.
+    pub fn locate(&self, path: &str, said: &str) -> Option<String> {
+        let path = self.left_out.original(path);
+        let follows = self.left_out.paths.iter().any(|left_out| {
+            is_within(&path, left_out) || is_within(left_out, &path) || quotes(said, left_out)
+        });
+        (!follows).then_some(path)
+    }
+}
+
+impl LeftOut {
+    /// Takes out everything that could not be read.
+    fn take_nulls(&mut self, json: &mut Json, path: &str) {
+        match json {
+            Json::Object(entries) => entries.retain(|key, value| {
+                let path = child(path, key);
+                if value.is_null() {
+                    self.paths.push(path);
+                    return false;
+                }
+                self.take_nulls(value, &path);
+                true
+            }),
+            Json::Array(elements) => {
+                let mut index = 0;
+                elements.retain_mut(|value| {
+                    let own = element(path, index);
+                    let is_kept = !value.is_null();
+                    match is_kept {
+                        true => self.take_nulls(value, &own),
+                        false => self.note_element(own, path, index),
+                    }
+                    index += 1;
+                    is_kept
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes out what stands at a path of the rest; `None` if nothing would be left.
+    fn take(&mut self, json: &mut Json, path: &str) -> Option<()> {
+        let mut steps = steps(path);
+        let last = steps.pop()?;
+        let mut around = json;
+        for step in &steps {
+            around = match step {
+                Step::Key(key) => around.get_mut(key)?,
+                Step::Index(index) => around.get_mut(index)?,
+            };
+        }
+
+        let original = self.original(path);
+        match (around, last) {
+            (Json::Object(entries), Step::Key(key)) => {
+                entries.remove(&key)?;
+                self.paths.push(original);
+            }
+            (Json::Array(elements), Step::Index(index)) if index < elements.len() => {
+                elements.remove(index);
+                let list = original.rfind('[').map_or("", |end| &original[..end]);
+                let index = original[list.len()..]
+                    .trim_matches(['[', ']'])
+                    .parse()
+                    .ok()?;
+                self.note_element(original.clone(), &list.to_owned(), index);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn note_element(&mut self, path: String, list: &str, index: usize) {
+        self.paths.push(path);
+        let elements = self.elements.entry(list.to_owned()).or_default();
+        let at = elements.partition_point(|other| *other < index);
+        elements.insert(at, index);
+    }
+
+    /// The path in the whole document of what has this one in the rest.
+    fn original(&self, path: &str) -> String {
+        let mut original = String::new();
+        for step in steps(path) {
+            original = match step {
+                Step::Key(key) => child(&original, &key),
+                Step::Index(mut index) => {
+                    for before in self.elements.get(&original).into_iter().flatten() {
+                        index += usize::from(*before <= index);
+                    }
+                    element(&original, index)
+                }
+            };
+        }
+        original
+    }
+}
+
+fn is_within(part: &str, path: &str) -> bool {
+    let rest = part.strip_prefix(path);
+    rest.is_some_and(|rest| rest.is_empty() || path.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Whether the words quote the key or the name at the end of a path, speak of the element of a list around it, or of its list, whose
+/// indices are others.
+fn quotes(said: &str, path: &str) -> bool {
+    let around = path.rfind(']').map(|end| &path[..=end]);
+    match steps(path).last() {
+        Some(Step::Key(_)) if around.is_some_and(|element| said.contains(element)) => true,
+        Some(Step::Key(key)) => {
+            let is_letter = |letter: char| letter.is_alphanumeric() || "_-".contains(letter);
+            let quoted = said.split('`').skip(1).step_by(2);
+            let mut words = quoted.flat_map(|text| text.split(|letter| !is_letter(letter)));
+            words.any(|word| word == key)
+        }
+        Some(Step::Index(_)) => {
+            let list = path.rfind('[').map_or("", |end| &path[..=end]);
+            said.contains(list)
+        }
+        None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_those_of_the_whole_list() {
+        let mut left_out = LeftOut::default();
+        let mut json = serde_json::json!({ "a": [null, 1, null, { "b": 2 }, 4] });
+        left_out.take_nulls(&mut json, "");
+        assert_eq!(json, serde_json::json!({ "a": [1, { "b": 2 }, 4] }));
+        assert_eq!(left_out.paths, ["a[0]", "a[2]"]);
+        assert_eq!(left_out.original("a[1].b"), "a[3].b");
+
+        left_out.take(&mut json, "a[1]").unwrap();
+        assert_eq!(left_out.paths.last().unwrap(), "a[3]");
+        assert_eq!(
+            [0, 1].map(|index| left_out.original(&element("a", index))),
+            ["a[1]", "a[4]"]
+        );
+        assert_eq!(left_out.take(&mut json, ""), None);
+    }
+
+    #[test]
+    fn findings_follow_by_their_path_or_by_a_name_that_they_quote() {
+        let places = Places::nowhere();
+        let problem = |path: &str| Problem {
+            place: None,
+            path: path.to_owned(),
+            reason: String::new(),
+            remedy: None,
+        };
+        let problems = [
+            problem("routes[4].match.target"),
+            problem("upstreams.core"),
+            problem("listeners.web.tls.ca_file"),
+        ];
+        let json = serde_json::json!({ "version": 1 });
+        let part = SoundPart::of(json, &problems, places).unwrap();
+        for (path, said) in [
+            ("routes[0].to", "there is no upstream `core`"),
+            ("upstreams.core.endpoints", "empty"),
+            ("listeners.web", "no certificate"),
+            ("peers", "add `tls.ca_file`"),
+            ("routes[5]", "routes[4] takes everything that it would"),
+        ] {
+            assert_eq!(part.locate(path, said), None, "{path}");
+        }
+        let other = "there is no upstream `cor`, the core of all";
+        assert_eq!(
+            part.locate("routes[0].to", other).as_deref(),
+            Some("routes[0].to")
+        );
+    }
+}
