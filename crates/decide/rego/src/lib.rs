@@ -35,6 +35,7 @@ mod tests_of;
 mod times;
 mod token_keys;
 mod wrong;
+mod zones;
 
 pub use budget::{Budget, Excess};
 pub use evaluator::{Evaluator, ThreadQuestion, threads};

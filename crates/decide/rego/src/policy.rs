@@ -6,7 +6,7 @@ use regorus::{Engine, PolicyLengthConfig, Value};
 
 use crate::calls::{self, RulesFile};
 use crate::wrong::{Wrong, wrong};
-use crate::{brief, budget, builtins, clock_rule, times};
+use crate::{brief, budget, builtins, clock_rule, zones};
 
 /// Files that were read, and the rule that is asked for.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ impl Policy {
     /// # Errors
     /// The mistakes in each file.
     pub fn new(files: &[(String, String)], rule: &str) -> Result<Self, Vec<Wrong>> {
-        times::forget_zones();
+        zones::forget();
         let mut engine = Engine::new();
         engine.set_gather_prints(true);
         engine.set_policy_length_config(PolicyLengthConfig {

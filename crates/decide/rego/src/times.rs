@@ -1,24 +1,18 @@
 //! Builtins on time. Times are nanoseconds of Unix time, in UTC, or such a time with a zone: `[nanoseconds, "Europe/Oslo"]`. The zone
 //! of this machine is `Local`.
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, ZonedDateTime};
-use parking_lot::RwLock;
 use regorus::Value;
 
+use crate::zones::zone;
 use crate::{budget, layout};
 
 const SECOND: i64 = 1_000_000_000;
-
-/// Zones that are kept once they were read: policies name a few.
-#[doc(alias = "bound")]
-const ZONES: usize = 64;
 
 /// Bytes of a layout: named layouts are shorter than 40, and a formatted time can be five times as
 /// long.
@@ -27,9 +21,6 @@ const LAYOUT: usize = 4096;
 
 /// Seconds of Unix time that all policies of this process are to take for the present; 0: the clock's.
 static SUPPOSED: AtomicU64 = AtomicU64::new(0);
-
-/// Zones that were read from the system's database, by name.
-static KNOWN: LazyLock<RwLock<HashMap<String, TimeZone>>> = LazyLock::new(RwLock::default);
 
 /// Has all policies of this process take `at`, in Unix time, for the present; `None`: the clock's again. For tools that rehearse one exchange
 /// after another, never in a node.
@@ -46,11 +37,6 @@ pub fn present() -> SystemTime {
     }
 }
 
-/// Has zones be read again: a reloaded policy sees changes of this machine.
-pub(crate) fn forget_zones() {
-    KNOWN.write().clear();
-}
-
 /// Nanoseconds now: one time for all of an evaluation.
 pub(crate) fn now(_: &[Value]) -> Option<Value> {
     let supposed = SUPPOSED.load(Ordering::Relaxed);
@@ -62,31 +48,6 @@ pub(crate) fn now(_: &[Value]) -> Option<Value> {
     }
     let since = budget::began().duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_nanos()).ok().map(Value::from)
-}
-
-/// The zone of this name. One that was read is at hand; another is in a file, for which no worker waits.
-pub(crate) fn zone(name: &str) -> Option<TimeZone> {
-    if matches!(name, "" | "UTC") {
-        return Some(TimeZone::UTC);
-    }
-    if let Some(known) = KNOWN.read().get(name) {
-        return Some(known.clone());
-    }
-    if budget::is_hurried() {
-        budget::give_up();
-        return None;
-    }
-
-    let read = match name {
-        // A machine that says nothing of its zone is in UTC.
-        "Local" => TimeZone::try_system().unwrap_or(TimeZone::UTC),
-        name => TimeZone::get(name).ok()?,
-    };
-    let mut known = KNOWN.write();
-    if known.len() < ZONES {
-        known.insert(name.to_owned(), read.clone());
-    }
-    Some(read)
 }
 
 /// A time as it is in its zone.

@@ -336,7 +336,7 @@ fn signed_hours(text: &str) -> Option<usize> {
 /// Seconds from UTC of an abbreviation, if this machine's own zone has it at that time; otherwise
 /// zero. Go ignores the hours of `GMT+3`, too.
 fn offset_of(name: &str, at: Timestamp) -> i32 {
-    let own = crate::times::zone("Local").unwrap_or(TimeZone::UTC);
+    let own = crate::zones::zone("Local").unwrap_or(TimeZone::UTC);
     let info = own.to_offset_info(at);
     if info.abbreviation() == name {
         info.offset().seconds()

@@ -1,0 +1,46 @@
+//! Time zones, from the database of the system.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use jiff::tz::TimeZone;
+use parking_lot::RwLock;
+
+use crate::budget;
+
+/// Zones that are kept once they were read: policies name a few.
+#[doc(alias = "bound")]
+const ZONES: usize = 64;
+
+/// Zones that were read from the system's database, by name.
+static KNOWN: LazyLock<RwLock<HashMap<String, TimeZone>>> = LazyLock::new(RwLock::default);
+
+/// Has zones be read again: a reloaded policy sees changes of this machine.
+pub(crate) fn forget() {
+    KNOWN.write().clear();
+}
+
+/// The zone of this name. One that was read is at hand; another is in a file, for which no worker waits.
+pub(crate) fn zone(name: &str) -> Option<TimeZone> {
+    if matches!(name, "" | "UTC") {
+        return Some(TimeZone::UTC);
+    }
+    if let Some(known) = KNOWN.read().get(name) {
+        return Some(known.clone());
+    }
+    if budget::is_hurried() {
+        budget::give_up();
+        return None;
+    }
+
+    let read = match name {
+        // A machine that says nothing of its zone is in UTC.
+        "Local" => TimeZone::try_system().unwrap_or(TimeZone::UTC),
+        name => TimeZone::get(name).ok()?,
+    };
+    let mut known = KNOWN.write();
+    if known.len() < ZONES {
+        known.insert(name.to_owned(), read.clone());
+    }
+    Some(read)
+}
