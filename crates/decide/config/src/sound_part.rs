@@ -125,7 +125,7 @@ impl LeftOut {
                     .trim_matches(['[', ']'])
                     .parse()
                     .ok()?;
-                self.note_element(original.clone(), &list.to_owned(), index);
+                self.note_element(original.clone(), list, index);
             }
             _ => return None,
         }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use hermes_admit::reevaluate::TunnelGuard;
 use hermes_admit::routed::Routed;
+use hermes_net::memory::Charge;
+use hermes_packet::DatagramChanges;
 use hermes_packet::tun::FlowStack;
-
-use crate::reach::transforms::Changes;
 
 /// A tunnel on its way to its end; gives the reason for which it ended.
 pub(crate) type TunnelEnd<'a> = Pin<Box<dyn Future<Output = String> + Send + 'a>>;
@@ -29,6 +29,17 @@ pub(crate) trait Carry: Send {
 
     /// Carries it to its end.
     fn carry(self: Box<Self>, routed: &Routed) -> TunnelEnd<'_>;
+}
+
+/// Changes of the datagrams of one tunnel.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// Of the datagrams from the client, in the order of the route.
+    pub(crate) to_target: DatagramChanges,
+    /// Of the datagrams from the target, in the reverse order.
+    pub(crate) to_client: DatagramChanges,
+    /// The memory of the transforms.
+    pub(crate) charges: Vec<Charge>,
 }
 
 /// The part of an exchange that is left once it was forwarded.

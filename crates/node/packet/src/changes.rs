@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use hermes_observe::DropReason;
 use hermes_proto::batch::{Batch, Layout, PushError};
 
-use super::direction::PacketDirection;
-use crate::broken::Broken;
+use crate::broken::{Broken, Side};
 
 /// Changes the datagrams of one direction of a tunnel of UDP.
 pub trait AlterDatagram: Send {
@@ -27,6 +25,18 @@ pub enum DatagramFate {
     Changed,
     /// It goes no further.
     Dropped,
+}
+
+/// The direction whose datagrams are changed: hears of those that go no further.
+pub(crate) trait ChangedDirection {
+    /// The side that the datagrams come from.
+    fn side(&self) -> Side;
+
+    /// A change dropped one.
+    fn dropped(&self);
+
+    /// One of so many bytes does not fit.
+    fn too_long(&self, bytes: usize);
 }
 
 /// The changes of one direction, in their order.
@@ -84,7 +94,7 @@ impl DatagramChanges {
     }
 
     /// Whether `batch` has something to be sent before more is read.
-    pub(crate) fn refill(&mut self, direction: &PacketDirection<'_>, batch: &mut Batch) -> bool {
+    pub(crate) fn refill(&mut self, direction: &impl ChangedDirection, batch: &mut Batch) -> bool {
         if std::mem::take(&mut self.is_kept) {
             return true;
         }
@@ -102,13 +112,13 @@ impl DatagramChanges {
     pub(crate) fn change<'p>(
         &mut self,
         datagrams: impl Iterator<Item = &'p [u8]>,
-        direction: &PacketDirection<'_>,
+        direction: &impl ChangedDirection,
         batch: &mut Batch,
     ) -> Result<(), Broken> {
         for datagram in datagrams {
             let goes_on = self.pass(datagram);
-            if !goes_on.map_err(|reason| Broken::malformed(direction.from, reason))? {
-                direction.exchange.dropped(DropReason::Policy, 1);
+            if !goes_on.map_err(|reason| Broken::malformed(direction.side(), reason))? {
+                direction.dropped();
                 continue;
             }
             // Behind those that wait.
@@ -139,12 +149,12 @@ impl DatagramChanges {
 }
 
 /// Puts a datagram into the batch, or drops it where none may be so long; false where the batch was full.
-fn put(datagram: &[u8], direction: &PacketDirection<'_>, batch: &mut Batch) -> bool {
+fn put(datagram: &[u8], direction: &impl ChangedDirection, batch: &mut Batch) -> bool {
     match batch.push(datagram) {
         Ok(()) => true,
         Err(PushError::Full) => false,
         Err(PushError::TooLong) => {
-            direction.too_large(1, datagram.len());
+            direction.too_long(datagram.len());
             true
         }
     }

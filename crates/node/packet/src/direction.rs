@@ -13,7 +13,7 @@ use hermes_proto::batch::{Batch, PushError};
 use hermes_proto::capsule::{Capsule, CapsuleDecoder};
 use tokio::sync::Mutex;
 
-use super::changes::DatagramChanges;
+use super::changes::{ChangedDirection, DatagramChanges};
 use super::device::{Device, DeviceCapsules, SentPackets};
 use super::filling::{Filled, Filling};
 use super::limit::Limits;
@@ -50,6 +50,20 @@ pub struct PacketDirection<'a> {
     pub limits: &'a Limits,
     /// Which packets go along paths that the tunnel has left, where it has moved.
     pub steering: Option<&'a Steering>,
+}
+
+impl ChangedDirection for PacketDirection<'_> {
+    fn side(&self) -> Side {
+        self.from
+    }
+
+    fn dropped(&self) {
+        self.exchange.dropped(DropReason::Policy, 1);
+    }
+
+    fn too_long(&self, bytes: usize) {
+        self.too_large(1, bytes);
+    }
 }
 
 impl PacketDirection<'_> {

@@ -36,6 +36,10 @@ pub(crate) struct Filling<'a> {
 }
 
 /// A source that is read.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one in each direction, whose future holds it"
+)]
 enum Reading<'a> {
     /// The packets of an end stay in its buffer.
     End(&'a mut PacketReader),

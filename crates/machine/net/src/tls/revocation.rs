@@ -324,6 +324,7 @@ impl ClientCertVerifier for ListedClients {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
     use std::time::{Duration, SystemTime};
 
     use rcgen::{
@@ -405,7 +406,7 @@ mod tests {
 
         /// The same answer where the lists were not verified for all issuers, and where they were.
         fn judge(&self, files: &[PathBuf]) -> Result<(), Error> {
-            let lists = Revocations::read(files).unwrap();
+            let lists = lists_of(files);
             let check = lists.check(self.roots.clone(), Usage::Client).unwrap();
             let [own, below] = &self.shown;
             let below = std::slice::from_ref(below);
@@ -415,13 +416,18 @@ mod tests {
         }
     }
 
+    fn lists_of(files: &[PathBuf]) -> Revocations {
+        let sources: Vec<_> = files.iter().map(|file| TlsSource::File(file)).collect();
+        Revocations::read(&sources).unwrap()
+    }
+
     #[test]
     fn each_certificate_of_a_chain_is_looked_up_in_the_list_of_its_issuer() {
         let chain = Chain::new();
         let root = chain.list("root", &chain.root, &[9]);
         let middle = chain.list("middle", &chain.middle, &[8]);
         let both = [root.clone(), middle.clone()];
-        let lists = Revocations::read(&both).unwrap();
+        let lists = lists_of(&both);
         assert_eq!(chain.judge(&both), Ok(()));
         let known = lists.0.iter().flat_map(|file| &file.lists);
         assert!(known.clone().count() == 2 && known.clone().all(|list| list.is_quick()));
@@ -454,7 +460,7 @@ mod tests {
     fn equal_contents_are_parsed_once_and_go_with_the_last_that_keeps_them() {
         let chain = Chain::new();
         let files = [chain.list("root", &chain.root, &[5])];
-        let [one, other] = [(); 2].map(|()| Revocations::read(&files).unwrap());
+        let [one, other] = [(); 2].map(|()| lists_of(&files));
         assert!(Arc::ptr_eq(&one.0[0], &other.0[0]));
         let check = one.check(chain.roots.clone(), Usage::Client).unwrap();
         let weak = Arc::downgrade(&one.0[0]);

@@ -4,13 +4,14 @@ use hermes_admit::next::Next;
 use hermes_admit::routed::Routed;
 use hermes_http::{Kind, RequestHead};
 use hermes_net::memory::{Charge, Purpose};
-use hermes_packet::DatagramChanges;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
 use hermes_plug::{AlteringDatagrams, Payload, TunnelSubject};
 use hermes_proto::proxy_status::ProxyError;
 use tokio::time::timeout;
+
+pub(crate) use crate::carried::Changes;
 
 /// When a client left whose tunnel was to begin with transforms.
 pub(crate) const BEFORE: &str = "before its transforms had begun";
@@ -28,16 +29,6 @@ pub(crate) async fn in_time<T>(
         let details = "a transform has not begun in `timeouts.connect`";
         Err(Refusal::new(ProxyError::ConnectionTimeout, details))
     })
-}
-
-/// What changes the datagrams of one tunnel.
-#[derive(Default)]
-pub(crate) struct Changes {
-    /// Of the datagrams from the client, in the order of the route.
-    pub(crate) to_target: DatagramChanges,
-    /// Of the datagrams from the target, in the reverse order.
-    pub(crate) to_client: DatagramChanges,
-    charges: Vec<Charge>,
 }
 
 impl Changes {
