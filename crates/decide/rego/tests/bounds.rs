@@ -106,7 +106,10 @@ fn operands_of_a_client_take_neither_a_thread_nor_the_policy() {
         let Err(Failure::Broken(wrong)) = answer else {
             panic!("{case}: {answer:?}")
         };
-        assert!(wrong.to_string().contains("would bring forth"), "{wrong}");
+        assert!(
+            wrong.to_string().contains("would return more than"),
+            "{wrong}"
+        );
         assert!(wrong.place.is_some(), "{wrong}");
         let sound = evaluator.ask_blocking(json!({ "case": "none" }), LONG);
         assert_eq!(sound, Ok(Some(json!("sound"))), "{case}");

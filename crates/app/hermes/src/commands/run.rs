@@ -66,9 +66,6 @@ pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     proxy.watch_files(run.watch);
     proxy.await_confirmation(run.confirm);
     announce(&proxy, &logging).await;
-    // Where it cannot be asked for, the process is larger, no worse.
-    let _ = hermes_net::os::unmap_start_code();
-
     let outcome = until_stopped(&mut proxy, &mut signals).await;
     logging.flush();
     outcome

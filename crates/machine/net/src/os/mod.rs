@@ -30,7 +30,7 @@ pub use system::{
     prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
     remove_exception, report_errors, round_trip, send_close_notify, send_cut, set_congestion,
     socket_number, take_echo_error, take_foreign_addresses, take_queued_error, take_tls_control,
-    tun_cuts_udp, unmap_start_code, use_small_pages,
+    tun_cuts_udp, use_small_pages,
 };
 
 /// One instruction of the classic packet filter (BPF): code, jumps if true and if false, and a constant.

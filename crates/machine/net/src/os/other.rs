@@ -19,14 +19,6 @@ pub use masquerade::masquerades;
 pub use pipe::Pipe;
 pub use route_rules::{add_exception, exceptions, remove_exception};
 
-/// Not needed: nothing counts such pages here.
-///
-/// # Errors
-/// Never.
-pub fn unmap_start_code() -> io::Result<()> {
-    Ok(())
-}
-
 /// Not supported.
 ///
 /// # Errors
