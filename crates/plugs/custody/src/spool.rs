@@ -230,7 +230,7 @@ impl Spool {
     }
 
     /// Adds bytes; what is here already stays as it is. How many were new. Those that are kept in a file count as come when they are
-    /// [settled](Self::settle).
+    /// settled.
     pub fn insert(&mut self, offset: u64, mut bytes: Bytes) -> usize {
         let mut new = 0;
         let mut at = offset;
