@@ -25,6 +25,7 @@ mod diff;
 mod emit;
 mod env;
 mod form;
+mod from_json;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
@@ -52,6 +53,7 @@ mod yaml;
 pub use cases::{Case, Cases, Expect, read_cases};
 pub use diff::{Change, Kind, diff};
 pub use form::{DocumentForm, PlugForm, PlugPlace};
+pub use from_json::from_json;
 #[cfg(test)]
 pub(crate) use fuzz::fuzz_one;
 pub use load::{Loaded, Unsound, load, load_from, load_part, parse, parse_part};

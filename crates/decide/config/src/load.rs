@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use crate::defaults::write_out;
 use crate::env::Env;
+use crate::from_json::from_json;
 use crate::include::IncludeReader;
 use crate::model::Document;
 use crate::reader::{FileReader, SystemFiles};
@@ -133,7 +134,7 @@ pub(crate) fn read_by(
         let part = SoundPart::of(json, &problems, Places::new(root));
         return Err(unsound(problems, part.map(Box::new), files));
     }
-    match deserialized(json, &root) {
+    match deserialized(&json, &root) {
         Ok(document) => Ok(Loaded {
             document,
             places: Places::new(root),
@@ -152,7 +153,7 @@ pub(crate) fn typed(
 ) -> Result<Document, Vec<Problem>> {
     let FormReport { json, problems } = form(schema, root, problems);
     match problems.is_empty() {
-        true => deserialized(json, root).map_err(|problem| vec![problem]),
+        true => deserialized(&json, root).map_err(|problem| vec![problem]),
         false => Err(problems),
     }
 }
@@ -187,10 +188,9 @@ fn form(schema: &Json, root: &Node, mut problems: Vec<Problem>) -> FormReport {
 }
 
 /// The schema and the types agree, so this does not fail; should they not, that is reported, not hidden.
-fn deserialized(json: Json, root: &Node) -> Result<Document, Problem> {
-    serde_path_to_error::deserialize(json).map_err(|error| {
-        let path = error.path().to_string();
-        let reason = format!("{DISAGREE}: {}", error.inner());
-        Places::new(root.clone()).placed(Problem::new(path, reason))
+fn deserialized(json: &Json, root: &Node) -> Result<Document, Problem> {
+    from_json(json).map_err(|misfit| {
+        let reason = format!("{DISAGREE}: {}", misfit.reason);
+        Places::new(root.clone()).placed(Problem::new(misfit.path, reason))
     })
 }

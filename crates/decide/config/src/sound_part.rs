@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
+use crate::from_json::from_json;
 use crate::model::Document;
 use crate::path::{Step, child, element, steps};
 use crate::{Places, Problem};
@@ -45,7 +46,7 @@ impl SoundPart {
         left_out.take_nulls(&mut json, "");
 
         for _ in 0..ATTEMPTS {
-            match serde_path_to_error::deserialize::<_, Document>(&json) {
+            match from_json::<Document>(&json) {
                 Ok(document) => {
                     return Some(Self {
                         document,
@@ -53,7 +54,7 @@ impl SoundPart {
                         left_out,
                     });
                 }
-                Err(error) => left_out.take(&mut json, &error.path().to_string())?,
+                Err(misfit) => left_out.take(&mut json, &misfit.path)?,
             }
         }
         None

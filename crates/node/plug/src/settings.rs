@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_config::model::PlugSettings;
-use hermes_config::{Problem, settings_schema};
+use hermes_config::{Problem, from_json, settings_schema};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -47,12 +47,7 @@ impl<T: ?Sized> Settings<T> {
 /// # Errors
 /// The mistake, with its path from the settings on.
 pub fn read<S: DeserializeOwned>(settings: &PlugSettings) -> Result<S, Problem> {
-    serde_path_to_error::deserialize(Value::Object(settings.clone())).map_err(|error| {
-        let path = error.path().to_string();
-        // The path of the whole is a dot.
-        let path = if path == "." { "" } else { &path };
-        Problem::new(path, error.inner().to_string())
-    })
+    from_json(&Value::Object(settings.clone()))
 }
 
 /// The same problem, with its path from the document on: `settings` is where the settings stand.
