@@ -16,6 +16,7 @@ mod zones;
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -180,7 +181,17 @@ impl Resolver {
         }
     }
 
-    async fn resolve(&self, name: &str, asker: Option<Asker>) -> Result<Lookup, DnsError> {
+    /// Boxed as `dyn`, so that it is compiled once: the resolver is a large part of whatever awaits it.
+    #[inline(never)]
+    fn resolve<'a>(&'a self, name: &'a str, asker: Option<Asker>) -> Resolving<'a> {
+        Box::pin(self.resolve_within_limit(name, asker))
+    }
+
+    async fn resolve_within_limit(
+        &self,
+        name: &str,
+        asker: Option<Asker>,
+    ) -> Result<Lookup, DnsError> {
         let fqdn = fully_qualified(name)?;
         let current = self.source.current().await;
         if let Some(lookup) = in_hosts(&current.hosts, &fqdn) {
@@ -264,6 +275,9 @@ async fn both_families(current: &NameSources, name: &str, fqdn: Name) -> Result<
 
     merge(name, [v6, v4])
 }
+
+/// A lookup that is under way.
+type Resolving<'a> = Pin<Box<dyn Future<Output = Result<Lookup, DnsError>> + Send + 'a>>;
 
 type LookupResult = Result<lookup::Lookup, NetError>;
 

@@ -1,6 +1,7 @@
 //! The addresses of an endpoint's host: all of them, refreshed by their lifetime, the last good ones kept.
 
 use std::net::{SocketAddr, SocketAddrV6};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,10 @@ const LIFETIME: (Duration, Duration) = (Duration::from_secs(1), Duration::from_s
 
 /// Pause before a failed lookup is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The first lookup of a host.
+type FirstLookup<'a> =
+    Pin<Box<dyn Future<Output = Result<Arc<[SocketAddr]>, ConnectFailure>> + Send + 'a>>;
 
 /// The addresses of one host and port.
 #[derive(Debug)]
@@ -85,11 +90,20 @@ impl Addresses {
                 Ok(list)
             }
             Look::Failed(failure) => Err(failure),
-            Look::Missing => Box::pin(self.first(resolver)).await,
+            Look::Missing => self.first(resolver).await,
         }
     }
 
-    async fn first(&self, resolver: &Resolver) -> Result<Arc<[SocketAddr]>, ConnectFailure> {
+    /// Boxed: an exchange rarely waits for it, and carries no room for it.
+    #[inline(never)]
+    fn first<'a>(&'a self, resolver: &'a Resolver) -> FirstLookup<'a> {
+        Box::pin(self.wait_for_first(resolver))
+    }
+
+    async fn wait_for_first(
+        &self,
+        resolver: &Resolver,
+    ) -> Result<Arc<[SocketAddr]>, ConnectFailure> {
         let _turn = self.asking.lock().await;
         let look = self.known.lock().look(clock::now());
         if matches!(look, Look::Missing) {

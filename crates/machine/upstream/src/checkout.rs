@@ -9,7 +9,7 @@ use hermes_net::StreamInfo;
 use hermes_proto::h1::MessageLimits;
 
 use crate::client::Inner;
-use crate::connect::{self, Attempt};
+use crate::connect::{self, Attempt, DialAddresses};
 use crate::endpoint::Active;
 use crate::endpoint_attempts::EndpointAttempt;
 use crate::failure::ConnectFailure;
@@ -189,14 +189,8 @@ pub(crate) async fn endpoint(
         bounds: Bounds { until, depth },
     };
 
-    let dial = || -> Dialling<'_> {
-        if own.is_some() && upstream.speaks_h1() {
-            Box::pin(attempt.http1(&addresses))
-        } else {
-            Box::pin(attempt.http(&addresses))
-        }
-    };
-
+    let h1_alone = own.is_some() && upstream.speaks_h1();
+    let dial = || dialling(attempt, h1_alone, &addresses);
     let taken = client.pool.acquire(&slot, &fits, dial).await?;
     // Only a new connection says that the endpoint can be reached; a kept one proves nothing new.
     if !taken.reused {
@@ -209,4 +203,18 @@ pub(crate) async fn endpoint(
         endpoint.text.clone(),
         active,
     ))
+}
+
+/// Boxed as `dyn`, so that crates that await it do not compile it again.
+#[inline(never)]
+fn dialling<'a>(
+    attempt: Attempt<'a>,
+    h1_alone: bool,
+    addresses: &'a DialAddresses,
+) -> Dialling<'a> {
+    if h1_alone {
+        Box::pin(attempt.http1(addresses))
+    } else {
+        Box::pin(attempt.http(addresses))
+    }
 }

@@ -1,6 +1,7 @@
 //! Streams and addresses for tunnels that end here.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use hermes_config::model::EndpointAddress;
@@ -101,12 +102,25 @@ pub enum UdpPath {
     Tunnel(Box<(Incoming, Outgoing)>, bool),
 }
 
+/// What is being dialled. As `dyn`, so that crates that await it do not compile it again.
+pub type Connecting<'a, T> = Pin<Box<dyn Future<Output = Result<T, ConnectFailure>> + Send + 'a>>;
+
 impl Client {
     /// Opens a stream for a CONNECT that ends here. `whose` names its client, for upstreams that want a PROXY header.
     ///
     /// # Errors
     /// Why there is no connection.
-    pub async fn dial_tcp(
+    #[inline(never)]
+    pub fn dial_tcp<'a>(
+        &'a self,
+        dial: Dial<'a>,
+        whose: Header,
+        timeouts: &'a Timeouts,
+    ) -> Connecting<'a, Dialled> {
+        Box::pin(self.tcp(dial, whose, timeouts))
+    }
+
+    async fn tcp(
         &self,
         dial: Dial<'_>,
         whose: Header,
@@ -138,11 +152,16 @@ impl Client {
     ///
     /// # Errors
     /// Why there is no socket.
-    pub async fn dial_udp(
-        &self,
-        dial: Dial<'_>,
-        timeouts: &Timeouts,
-    ) -> Result<UdpDialled, ConnectFailure> {
+    #[inline(never)]
+    pub fn dial_udp<'a>(
+        &'a self,
+        dial: Dial<'a>,
+        timeouts: &'a Timeouts,
+    ) -> Connecting<'a, UdpDialled> {
+        Box::pin(self.udp(dial, timeouts))
+    }
+
+    async fn udp(&self, dial: Dial<'_>, timeouts: &Timeouts) -> Result<UdpDialled, ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
         match dial {
             Dial::Upstream {

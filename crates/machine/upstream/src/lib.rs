@@ -76,7 +76,7 @@ pub use budget::{Allowance, Budget};
 pub use check::Checks;
 pub use checkout::{Checkout, Opened};
 pub use client::{Client, Directory};
-pub use dial::{Dial, Dialled, UdpDialled, UdpPath};
+pub use dial::{Connecting, Dial, Dialled, UdpDialled, UdpPath};
 pub use endpoint::Active;
 pub use failure::{ConnectFailure, FailureKind};
 pub use hop::HopStatus;

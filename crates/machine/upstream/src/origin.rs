@@ -14,7 +14,7 @@ use crate::connect;
 use crate::endpoint::Active;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::pinned::Own;
-use crate::pool::Key;
+use crate::pool::{Dialling, Key};
 use crate::reached::{Reached, Transport};
 use crate::timeouts::Timeouts;
 
@@ -140,9 +140,7 @@ impl Inner {
         let own = own.is_some();
         let taken = self
             .pool
-            .acquire(&slot, &fits, || {
-                Box::pin(self.reach(origin, asking, until, own))
-            })
+            .acquire(&slot, &fits, || self.dialling(origin, asking, until, own))
             .await?;
 
         let endpoint = place(&origin.host, origin.port);
@@ -152,6 +150,18 @@ impl Inner {
             endpoint.into(),
             Active::default(),
         ))
+    }
+
+    /// Boxed as `dyn`, so that crates that await it do not compile it again.
+    #[inline(never)]
+    fn dialling<'a>(
+        &'a self,
+        origin: &'a Origin,
+        asking: Asking<'a>,
+        until: Instant,
+        own: bool,
+    ) -> Dialling<'a> {
+        Box::pin(self.reach(origin, asking, until, own))
     }
 
     async fn reach(

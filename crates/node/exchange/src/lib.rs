@@ -27,6 +27,7 @@ mod transformed;
 mod tunnel;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -178,16 +179,26 @@ pub fn flows(entrance: Entrance, fields: Fields) -> Flows {
 }
 
 async fn take(entrance: &Entrance, arrival: Arrival, too_early: bool) {
-    // What opens a tunnel is gone before it is carried: most tunnels wait most of their time.
-    if let Some(open) = Box::pin(begin(entrance, arrival, too_early)).await {
+    // The future of the opening is freed before the tunnel is carried: most tunnels are idle most of their time.
+    if let Some(open) = opening(entrance, arrival, too_early).await {
         let routed = open.exchange.routed();
         let reason = match open.tunnel.stack().cloned() {
             None => open.tunnel.carry(routed).await,
-            Some(stack) => Box::pin(opened_flows::beside(&stack, open.tunnel, routed, start)).await,
+            Some(stack) => opened_flows::beside(stack, open.tunnel, routed, start).await,
         };
         note::end(routed, &reason);
         routed.exchange.finish(&reason);
     }
+}
+
+/// An exchange that has begun; `Some` if it opened a tunnel, which is to be carried.
+type OpeningExchange<'a> = Pin<Box<dyn Future<Output = Option<Box<OpenTunnel>>> + Send + 'a>>;
+
+// A `dyn` future is compiled in the crate that makes it; one that is awaited by its type once more in each crate that awaits it. Most of this
+// crate is in this one.
+#[inline(never)]
+fn opening(entrance: &Entrance, arrival: Arrival, too_early: bool) -> OpeningExchange<'_> {
+    Box::pin(begin(entrance, arrival, too_early))
 }
 
 /// All of an exchange, but for a tunnel only its opening.

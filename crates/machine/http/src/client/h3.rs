@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -52,6 +52,10 @@ pub struct QuicLink {
     /// Of this clone, and its clones.
     place: Option<Arc<Place>>,
 }
+
+/// An exchange that is being opened.
+pub type Opening<'a> =
+    Pin<Box<dyn Future<Output = Result<(Outgoing, crate::Pending), StreamError>> + Send + 'a>>;
 
 /// The halves of a stream.
 type StreamHalves = (SendStream, RecvStream);
@@ -170,7 +174,13 @@ impl QuicLink {
     ///
     /// # Errors
     /// The link is closing, or the peer does not offer extended CONNECT and the exchange needs it. Nothing was processed.
-    pub async fn open(
+    // Boxed: exchanges over other versions carry no room for it. As `dyn`, so that crates that await it do not compile it again.
+    #[inline(never)]
+    pub fn open<'a>(&'a self, head: &'a RequestHead, length: Option<u64>) -> Opening<'a> {
+        Box::pin(self.open_now(head, length))
+    }
+
+    async fn open_now(
         &self,
         head: &RequestHead,
         length: Option<u64>,

@@ -66,8 +66,7 @@ impl Link {
     ) -> Result<(Outgoing, Pending), StreamError> {
         match self {
             Self::H2(link) => link.open(head, length).await,
-            // Boxed: exchanges over other versions should not carry the room for it.
-            Self::H3(link) => Box::pin(link.open(head, length)).await,
+            Self::H3(link) => link.open(head, length).await,
         }
     }
 }

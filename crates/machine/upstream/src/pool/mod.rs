@@ -34,7 +34,7 @@ pub(crate) use self::links::EXCHANGES;
 use self::links::Links;
 use self::liveness_monitor::LivenessMonitor;
 use self::single_flight::{ConnectTurn, SingleFlight};
-pub(crate) use self::taken::{Carrier, Dialer, Dialling, Fits, Taken};
+pub(crate) use self::taken::{Carrier, Dialer, Dialling, Fits, Making, Taken};
 pub(crate) use self::uses::{Counted, Use};
 use crate::answers::AnswerLimits;
 use crate::failure::{ConnectFailure, FailureKind};
@@ -203,8 +203,19 @@ impl Pool {
     ) -> Result<Taken, ConnectFailure> {
         match self.take(slot, fits) {
             Some(taken) => Ok(taken),
-            None => Box::pin(self.make(slot, fits, dial())).await,
+            None => self.making(slot, fits, dial()).await,
         }
+    }
+
+    /// Boxed as `dyn`: an exchange that finds a connection carries no room for making one, and crates that await it do not compile it again.
+    #[inline(never)]
+    fn making<'a>(
+        self: &'a Arc<Self>,
+        slot: &'a Arc<Slot>,
+        fits: Fits<'a>,
+        dial: Dialling<'a>,
+    ) -> Making<'a> {
+        Box::pin(self.make(slot, fits, dial))
     }
 
     async fn make(

@@ -23,6 +23,10 @@ pub(crate) type Fits<'a> = &'a (dyn Fn(Option<SocketAddr>) -> bool + Sync);
 pub(crate) type Dialling<'a> =
     Pin<Box<dyn Future<Output = Result<Reached, ConnectFailure>> + Send + 'a>>;
 
+/// As [`Dialling`], in its place in the pool.
+pub(crate) type Making<'a> =
+    Pin<Box<dyn Future<Output = Result<Taken, ConnectFailure>> + Send + 'a>>;
+
 /// A connection for one exchange.
 #[derive(Debug)]
 pub(crate) struct Taken {

@@ -58,9 +58,19 @@ pub struct BegunFlow {
 }
 
 /// Carries a tunnel to its end, and has its flows take their routes meanwhile. Those that were begun go on while the tunnel is there,
-/// on whatever path. Returns the reason for which it ended.
-pub(crate) async fn beside(
-    stack: &Arc<FlowStack>,
+/// on whatever path. Returns the reason for which it ended. Boxed as `dyn`: few tunnels have flows, and crates that await it do not compile it again.
+#[inline(never)]
+pub(crate) fn beside(
+    stack: Arc<FlowStack>,
+    tunnel: Box<dyn Carry>,
+    routed: &Routed,
+    start: Start,
+) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
+    Box::pin(carry_both(stack, tunnel, routed, start))
+}
+
+async fn carry_both(
+    stack: Arc<FlowStack>,
     tunnel: Box<dyn Carry>,
     routed: &Routed,
     start: Start,
@@ -92,7 +102,7 @@ pub(crate) async fn beside(
         reason = tunnel.carry(routed) => reason,
         reason = begin => reason,
         never = stack.keep_time() => match never {},
-        never = echoes::forward(stack, routed) => match never {},
+        never = echoes::forward(&stack, routed) => match never {},
     }
 }
 
