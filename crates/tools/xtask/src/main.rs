@@ -20,6 +20,7 @@ mod matrix;
 mod names;
 mod pairs;
 mod promises;
+mod reasons;
 mod report;
 mod rooms;
 mod rust;

@@ -3,6 +3,8 @@
 //! No parser: a scanner that knows comments, strings and characters is enough to count lines and find words, and it
 //! also reads code that does not compile yet.
 
+use std::ops::Range;
+
 /// The views. Each has the lines of the file, with everything else replaced by spaces.
 pub struct Rust {
     /// Code: comments and the content of literals are blank.
@@ -22,6 +24,8 @@ pub struct Function<'a> {
     pub line: usize,
     /// Tokens from `fn` to the closing brace.
     pub tokens: usize,
+    /// Where its body stands, from brace to brace.
+    pub body: Range<usize>,
 }
 
 /// A type with its place.
@@ -122,6 +126,7 @@ fn function(code: &str, at: usize) -> Option<Function<'_>> {
         name,
         line: line_of(code, at),
         tokens,
+        body: open..end,
     })
 }
 
@@ -418,7 +423,8 @@ mod tests {
             [Function {
                 name: "one",
                 line: 1,
-                tokens: 18
+                tokens: 18,
+                body: 25..37,
             }]
         );
     }

@@ -6,6 +6,7 @@
 use crate::budget::Sized;
 use crate::circles;
 use crate::names;
+use crate::reasons;
 use crate::report::Violation;
 use crate::tree::{File, Tree};
 use crate::tuples;
@@ -41,6 +42,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     large.extend(names::shared(tree));
     large.extend(circles::large(tree));
     large.extend(tuples::many(tree));
+    large.extend(reasons::few(tree));
     let (allowed, mut violations) = parse(list);
     violations.extend(judge(&large, &allowed));
 
