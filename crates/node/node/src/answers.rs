@@ -16,8 +16,6 @@ use hermes_upstream::{AttachmentView, HopStatus, UpstreamStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::change::Unconfirmed;
-
 /// How a node is.
 #[derive(Debug, Serialize)]
 pub struct NodeStatus {
@@ -55,6 +53,18 @@ pub struct ProcessStatus {
     pub log: String,
     /// Threads that carry exchanges.
     pub workers: usize,
+}
+
+/// A document in force that is not confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Unconfirmed {
+    /// Time that is left to confirm it.
+    pub left_seconds: u64,
+    /// The revision whose document the node returns to; `None`: there is none, and the node stops.
+    pub returns_to: Option<u64>,
+    /// What keeps the node from returning, now or after a restart in between.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// The configuration in force.

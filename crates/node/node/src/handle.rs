@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use hermes_config::Loaded;
 
-use crate::administered::Node;
 use crate::answers::NodeStatus;
-use crate::change::{By, Confirmed, NotReloaded, NotReturned, ReloadReport, TooLate};
+use crate::change::{Confirmed, NotReloaded, NotReturned, ReloadReport, TooLate, Trigger};
+use crate::process::Node;
 
 /// Changes a running node. All of it may block, as files that stand still do.
 #[derive(Clone)]
@@ -15,10 +15,10 @@ pub struct NodeHandle(pub(crate) Arc<Node>);
 
 impl NodeHandle {
     /// Puts a document in force. With `confirm`, the node returns to the last confirmed one unless [`Self::confirm`] is called within
-    /// that time.
+    /// that time, which is at most a year.
     ///
     /// # Errors
-    /// What is wrong with it; then nothing has changed.
+    /// The problems of the document; then nothing has changed.
     pub fn apply(
         &self,
         document: impl Into<Loaded>,
@@ -32,7 +32,7 @@ impl NodeHandle {
     /// # Errors
     /// What is wrong with it; then nothing has changed.
     pub fn reload(&self) -> Result<ReloadReport, NotReloaded> {
-        self.0.reload(By::Surroundings)
+        self.0.reload(Trigger::Surroundings)
     }
 
     /// How the node is.

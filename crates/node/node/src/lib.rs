@@ -1,6 +1,6 @@
 //! The running node: it starts, is changed and drained, and tells of itself.
 //!
-//! - [`node`]: the process, from start to drain. `administered`: its parts that administration works on.
+//! - [`node`]: the process, from start to drain. `process`: its parts that administration reads and changes.
 //! - [`answers`]: what it answers to those who administer it.
 //! - [`change`]: from one configuration to the next, and back if that is not confirmed. [`check`]: errors of a configuration.
 //! - [`NodeHandle`]: changes the node from within its process, as an agent does.
@@ -20,15 +20,17 @@
 //! handshake, a tunnel, an answer to an error. A waiting connection holds no buffer, except that
 //! HTTP/1.1 keeps the room of its last head between two messages.
 
-mod administered;
 pub mod answers;
 mod builtin;
 pub mod change;
 mod check;
+mod documents;
 mod handle;
 mod handover;
+mod metrics;
 pub mod node;
 mod nowhere;
+mod process;
 pub mod rehearsal;
 mod scarcity;
 mod status;
@@ -36,9 +38,10 @@ pub mod trial;
 mod upkeep;
 pub mod why;
 
-pub use administered::LogFilter;
 pub use check::{all_mistakes, check, check_with, warnings};
+pub use documents::{DocumentSource, last_confirmed};
 pub use handle::NodeHandle;
 pub use hermes_admit::node_name::node_name;
 pub use hermes_listen::PassedSockets;
 pub use node::Proxy;
+pub use process::LogFilter;

@@ -38,12 +38,12 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
 use crate::NodeHandle;
-use crate::administered::{Changing, LogFilter, Node, own_addresses};
 use crate::builtin;
-use crate::change::{
-    Deadline, DocumentSource, Documents, Endpoint, Metrics, Watched, follow, keep_time,
-};
+use crate::change::{Watched, follow, keep_time};
 use crate::check::{Proposal, log_warnings, one, unbound, warnings};
+use crate::documents::{Deadline, DocumentSource, Documents};
+use crate::metrics::{Endpoint, Metrics};
+use crate::process::{Changing, LogFilter, Node, own_addresses};
 use crate::scarcity;
 use crate::upkeep::Upkeep;
 use crate::why::SupposedExchange;

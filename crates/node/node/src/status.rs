@@ -14,12 +14,12 @@ use hermes_observe::NeighbourView;
 use hermes_observe::admin::{AdminRefusal, Confirmation, Control};
 use hermes_upstream::{HopStatus, UpstreamStatus};
 
-use crate::administered::{Changing, Node};
 use crate::answers::{
     Comparison, ConfigStatus, DocumentView, GivenUp, LiveExchanges, MachineStatus, NameServers,
     NodeStatus, NotReady, ProcessStatus, SharedSockets, TrafficStatus,
 };
-use crate::change::{By, Confirmed, NotReloaded, NotReturned, ReloadReport};
+use crate::change::{Confirmed, NotReloaded, NotReturned, ReloadReport, Trigger};
+use crate::process::{Changing, Node};
 
 /// Attached nodes that an answer lists.
 #[doc(alias = "bound")]
@@ -137,7 +137,7 @@ impl Control for Node {
     }
 
     fn reload(&self, confirm: Option<Duration>) -> Result<ReloadReport, AdminRefusal> {
-        Ok(Self::reload(self, By::Operator(confirm))?)
+        Ok(Self::reload(self, Trigger::Operator(confirm))?)
     }
 
     fn why(&self, id: &str) -> Option<Account> {

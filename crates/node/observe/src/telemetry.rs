@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use hermes_config::model::Trace;
 use hermes_net::Watch;
 use hermes_net::clock;
 use hermes_net::shares::Shares;
@@ -18,8 +19,9 @@ use crate::flow_record::FlowRecord;
 use crate::listener::{ConnectionGuard, ListenerTelemetry};
 use crate::live::{Begin, ExchangeView, Id, Live, Table};
 use crate::metrics::{DropReason, Metrics};
-use crate::otlp::Spans;
+use crate::otlp::{ExportedNode, Spans};
 use crate::policies::PolicyTally;
+use crate::post::Destination;
 use crate::reason::class_of;
 use crate::record::{Event, Record};
 use crate::usage::{Usage, UsageView};
@@ -261,6 +263,20 @@ impl Telemetry {
     pub fn metrics_text(&self) -> String {
         self.settle();
         self.metrics.text()
+    }
+
+    /// Sends spans and metrics as `config` says at the time, until the process ends. Only the first call does anything.
+    pub async fn export(
+        self: Arc<Self>,
+        config: impl Fn() -> (Trace, Option<Destination>),
+        watch: Watch,
+    ) {
+        let node = ExportedNode {
+            name: &self.node,
+            spans: &self.spans,
+            metrics: &|| self.metrics_text(),
+        };
+        node.export(config, watch).await;
     }
 
     /// Writes a `long` record of every tunnel whose last record (or begin) is [`LONG_AFTER`](crate::LONG_AFTER) before `now`.

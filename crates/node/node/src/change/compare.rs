@@ -5,9 +5,9 @@ use std::path::Path;
 use hermes_config::{Problems, diff, parse, to_json, write};
 
 use super::needs_restart;
-use crate::administered::Node;
 use crate::answers::{Comparison, DocumentView, ReloadPreview};
 use crate::check::check_with;
+use crate::process::Node;
 
 impl Node {
     /// The document in force, as text and as JSON.

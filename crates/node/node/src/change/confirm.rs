@@ -10,26 +10,14 @@ use std::time::{Duration, Instant};
 
 use hermes_net::Watch;
 
-use super::documents::{Documents, Probation, Revision, Unconfirmed};
-use super::source::DocumentSource;
-use super::state::LastConfirmed;
 use super::{Candidate, NotReloaded, ReloadReport};
-use crate::administered::{Changing, Node};
+use crate::answers::Unconfirmed;
+use crate::documents::{Deadline, DocumentSource, Documents, LastConfirmed, Probation, Revision};
+use crate::process::{Changing, Node};
 
 /// Pause before a failed return is tried again: a file or port that is gone may be back.
 #[doc(alias = "bound")]
 const AGAIN: Duration = Duration::from_secs(5);
-
-/// What the clock of the condition is set to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deadline {
-    /// There is no condition.
-    None,
-    /// The node returns then.
-    At(Instant),
-    /// It was not fulfilled, and there is nothing to return to.
-    Missed,
-}
 
 /// How a confirmation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,13 +97,7 @@ impl Node {
             .and_then(Result::err)
             .map(|error| format!("a restart in between would confirm it: {error}"));
         if documents.waiting.is_none() || confirm.is_some() {
-            let until = Instant::now() + time;
-            documents.waiting = Some(Probation {
-                back,
-                time,
-                until,
-                warning,
-            });
+            documents.waiting = Some(Probation::new(back, time, warning));
         }
 
         self.follow_condition(documents);
@@ -145,12 +127,7 @@ impl Node {
             return;
         }
 
-        documents.waiting = Some(Probation {
-            back,
-            time,
-            until: Instant::now() + time,
-            warning: None,
-        });
+        documents.waiting = Some(Probation::new(back, time, None));
 
         self.follow_condition(documents);
     }

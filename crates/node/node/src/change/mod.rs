@@ -4,10 +4,6 @@
 
 mod compare;
 mod confirm;
-mod documents;
-mod metrics;
-mod source;
-mod state;
 mod watch;
 
 use std::fmt;
@@ -26,14 +22,13 @@ use hermes_listen::table::Prepared;
 use hermes_observe::AccessSink;
 use serde::Serialize;
 
-use crate::administered::{Changing, Node, own_addresses};
+use crate::answers::Unconfirmed;
 use crate::check::{Proposal, log_warnings, unbound, warnings};
+use crate::documents::{DocumentSource, Documents, Revision};
+use crate::metrics::Endpoint;
+use crate::process::{Changing, Node, own_addresses};
+pub(crate) use confirm::keep_time;
 pub use confirm::{Confirmed, NotReturned, TooLate};
-pub(crate) use confirm::{Deadline, keep_time};
-pub use documents::Unconfirmed;
-pub(crate) use documents::{Documents, Revision};
-pub(crate) use metrics::{Endpoint, Metrics};
-pub use source::{DocumentSource, last_confirmed};
 pub(crate) use watch::{Watched, follow};
 
 /// What a reload did.
@@ -58,7 +53,7 @@ pub struct ReloadReport {
 
 /// Who wants a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum Trigger {
     /// The administrator, who may want to confirm it within this time.
     Operator(Option<Duration>),
     /// A signal, or a file that changed: it may mean something else, such as that logs were moved.
@@ -102,7 +97,7 @@ impl fmt::Display for NotReloaded {
 }
 
 impl Node {
-    pub(crate) fn reload(&self, by: By) -> Result<ReloadReport, NotReloaded> {
+    pub(crate) fn reload(&self, by: Trigger) -> Result<ReloadReport, NotReloaded> {
         // Moving logs away asks for it, too, whether the file is valid or not.
         self.shared.telemetry.reopen_access();
         self.shared.telemetry.reopen_decisions();
@@ -126,7 +121,7 @@ impl Node {
             // What no file says is another document of this node, whose name may be that of its file.
             loaded.files.clone_from(&self.shared.snapshot.load().files);
         }
-        self.change(By::Operator(confirm), || Ok(loaded.clone()))
+        self.change(Trigger::Operator(confirm), || Ok(loaded.clone()))
     }
 
     /// What the source of documents says now.
@@ -145,7 +140,7 @@ impl Node {
 
     fn change(
         &self,
-        by: By,
+        by: Trigger,
         next: impl Fn() -> Result<Loaded, NotReloaded>,
     ) -> Result<ReloadReport, NotReloaded> {
         let changed = loop {
@@ -171,7 +166,7 @@ impl Node {
     /// another document can be put in force, or confirmed, meanwhile.
     fn candidate(&self, loaded: Loaded) -> Result<Candidate, NotReloaded> {
         let previous = self.shared.snapshot.load_full();
-        let revision = Revision::of(&loaded, previous.revision + 1, &self.source);
+        let revision = self.source.revision(&loaded, previous.revision + 1);
         let places = loaded.places.clone();
         let files = loaded.files.clone();
         let warnings = warnings(&loaded);
@@ -197,11 +192,11 @@ impl Node {
         &self,
         changing: &mut Changing,
         candidate: Candidate,
-        by: By,
+        by: Trigger,
     ) -> Result<ReloadReport, NotReloaded> {
         let confirm = match by {
-            By::Operator(confirm) => confirm,
-            By::Surroundings => {
+            Trigger::Operator(confirm) => confirm,
+            Trigger::Surroundings => {
                 not_given_up(&changing.documents, &candidate.revision)?;
                 None
             }

@@ -9,9 +9,10 @@ use hermes_config::{Loaded, Place, Places, parse};
 use hermes_plug::Plugs;
 use tempfile::TempDir;
 
-use super::{Confirmed, DocumentSource, NotReloaded, TooLate, last_confirmed};
-use crate::administered::LogFilter;
+use super::{Confirmed, NotReloaded, TooLate};
+use crate::documents::{DocumentSource, last_confirmed};
 use crate::node::Proxy;
+use crate::process::LogFilter;
 
 /// Nothing is logged.
 struct Silent;
@@ -160,6 +161,19 @@ async fn a_document_that_is_handed_in_and_not_confirmed_is_returned_from() {
     revision.wait_for(|revision| *revision == 3).await.unwrap();
     assert_eq!(proxy.listeners().len(), 1);
     assert_eq!(listeners(last_confirmed(&kept)), ["web"]);
+}
+
+#[tokio::test]
+async fn the_time_to_confirm_is_bounded_and_no_time_is_too_long_for_the_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let (proxy, _) = handed_in(&folder, plain(&folder, ONE));
+    let node = proxy.handle();
+
+    let report = node.apply(plain(&folder, TWO), Some(Duration::MAX));
+    let unconfirmed = report.unwrap().unconfirmed.unwrap();
+    let year = 365 * 24 * 60 * 60;
+    assert!((year - 3600..=year).contains(&unconfirmed.left_seconds));
+    assert_eq!(node.confirm(), Ok(Confirmed::Now(2)));
 }
 
 #[tokio::test]

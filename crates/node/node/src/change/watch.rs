@@ -13,8 +13,8 @@ use std::time::Duration;
 use hermes_admit::snapshot::Snapshot;
 use hermes_net::Watch;
 
-use super::By;
-use crate::administered::Node;
+use super::Trigger;
+use crate::process::Node;
 
 /// Time between two looks. A change counts once two looks in a row saw the same: writers take a while.
 #[doc(alias = "bound")]
@@ -57,7 +57,7 @@ pub(crate) async fn follow(node: Arc<Node>, always: bool, mut watched: Watched, 
 }
 
 fn reload(node: &Node) {
-    match node.reload(By::Surroundings) {
+    match node.reload(Trigger::Surroundings) {
         Ok(report) => {
             tracing::info!(revision = report.revision, tunnels = ?report.tunnels, "a file changed: reloaded")
         }

@@ -3,7 +3,7 @@
 use hermes_admit::refusals::account::Account;
 
 use super::recount;
-use crate::administered::Node;
+use crate::process::Node;
 
 impl Node {
     /// What is known of a refusal, or of the exchange that was refused; `None` if it is not remembered.

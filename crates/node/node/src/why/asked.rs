@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use super::forecast::{Filtered, Filtering, Forecaster, SupposedExchange, unasked};
 use super::question::SupposedRequest;
-use crate::administered::Node;
+use crate::process::Node;
 
 impl Node {
     /// What would become of an exchange that is only supposed. Filters are asked if the question says so; that blocks.
@@ -46,7 +46,7 @@ impl Node {
         };
 
         let account = forecaster.forecast(supposed, |filtering, permitted, steps| {
-            self.filter(&snapshot, supposed, (filtering, permitted), steps)
+            self.filter(&snapshot, supposed, filtering, permitted, steps)
         })?;
         Ok(Account {
             node: Some(snapshot.node.to_string()),
@@ -60,19 +60,30 @@ impl Node {
         &self,
         snapshot: &Snapshot,
         supposed: &SupposedExchange,
-        (filtering, permitted): (Filtering<'_>, &mut Permitted),
+        filtering: Filtering<'_>,
+        permitted: &mut Permitted,
         steps: &mut Vec<Step>,
     ) -> Filtered {
         let mut asking = None;
         for (index, checkpoint) in snapshot.filters.iter().enumerate() {
+            let entry = FilterEntry {
+                index,
+                checkpoint,
+                names: &snapshot.rules.names,
+            };
             if supposed.ask || checkpoint.is_rego {
                 let asking = asking.get_or_insert_with(|| {
                     FilterClient::new(self.shared.clone(), filtering.arrived)
                 });
                 let document: &Document = &snapshot.document;
-                let by = (document, &snapshot.rules);
-                let asked = (index, checkpoint);
-                let others = asking.ask_about_others(by, asked, (filtering, &*permitted), steps);
+                let others = asking.ask_about_others(
+                    document,
+                    &snapshot.rules,
+                    entry,
+                    filtering,
+                    permitted,
+                    steps,
+                );
                 if others.denied.is_some() {
                     return others;
                 }
@@ -94,8 +105,7 @@ impl Node {
 
             let asking = asking
                 .get_or_insert_with(|| FilterClient::new(self.shared.clone(), filtering.arrived));
-            let names = &snapshot.rules.names;
-            let asked = asking.step((index, checkpoint, names), (filtering, permitted), steps);
+            let asked = asking.step(entry, filtering, permitted, steps);
             if asked.denied.is_some() {
                 return asked;
             }
@@ -111,6 +121,16 @@ fn step(path: String, said: String) -> Step {
         path,
         said,
     }
+}
+
+/// A filter that is asked.
+#[derive(Clone, Copy)]
+pub(super) struct FilterEntry<'a> {
+    /// Its place in `authorize`.
+    pub(super) index: usize,
+    pub(super) checkpoint: &'a Checkpoint,
+    /// The users and groups of the document.
+    pub(super) names: &'a Names,
 }
 
 /// What filters are asked with.
@@ -137,15 +157,16 @@ impl FilterClient {
         }
     }
 
-    /// Asks a filter at this index, and says what it said; that blocks.
+    /// Asks a filter and notes its answer; that blocks.
     pub(super) fn step(
         &self,
-        (index, checkpoint, names): (usize, &Checkpoint, &Names),
-        (filtering, permitted): (Filtering<'_>, &mut Permitted),
+        entry: FilterEntry<'_>,
+        filtering: Filtering<'_>,
+        permitted: &mut Permitted,
         steps: &mut Vec<Step>,
     ) -> Filtered {
-        let path = element("authorize", index);
-        match self.ask((names, checkpoint), (filtering, permitted)) {
+        let path = element("authorize", entry.index);
+        match self.ask(entry, filtering, permitted) {
             Ok(said) => {
                 steps.push(step(path, said));
                 Filtered { denied: None }
@@ -162,9 +183,11 @@ impl FilterClient {
     /// Asks about the other readings of the path, as the pipeline does.
     pub(super) fn ask_about_others<H>(
         &self,
-        (document, rules): (&Document, &Rules<H>),
-        (index, checkpoint): (usize, &Checkpoint),
-        (filtering, permitted): (Filtering<'_>, &Permitted),
+        document: &Document,
+        rules: &Rules<H>,
+        entry: FilterEntry<'_>,
+        filtering: Filtering<'_>,
+        permitted: &Permitted,
         steps: &mut Vec<Step>,
     ) -> Filtered {
         let request = filtering.request;
@@ -183,7 +206,7 @@ impl FilterClient {
                 .arrived
                 .facts(user, &permitted.fields, &rules.aliases);
             let path = head.path();
-            if !checkpoint.applies(&Facts { path, ..facts }) {
+            if !entry.checkpoint.applies(&Facts { path, ..facts }) {
                 continue;
             }
 
@@ -199,8 +222,7 @@ impl FilterClient {
                 request: &other,
                 ..filtering
             };
-            let asked = (index, checkpoint, &*rules.names);
-            let filtered = self.step(asked, (filtering, &mut unchanged), steps);
+            let filtered = self.step(entry, filtering, &mut unchanged, steps);
             if filtered.denied.is_some() {
                 return filtered;
             }
@@ -211,9 +233,13 @@ impl FilterClient {
     /// What a filter says, which may change what is permitted; or with which status it denies that.
     fn ask(
         &self,
-        (names, checkpoint): (&Names, &Checkpoint),
-        (filtering, permitted): (Filtering<'_>, &mut Permitted),
+        entry: FilterEntry<'_>,
+        filtering: Filtering<'_>,
+        permitted: &mut Permitted,
     ) -> Result<String, (u16, String)> {
+        let FilterEntry {
+            checkpoint, names, ..
+        } = entry;
         let Filtering {
             request,
             arrived,

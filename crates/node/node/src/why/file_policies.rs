@@ -9,7 +9,7 @@ use hermes_config::model::Document;
 use hermes_rules::judge::{Permitted, Step};
 use hermes_rules::{Matcher, Rules};
 
-use super::asked::FilterClient;
+use super::asked::{FilterClient, FilterEntry};
 use super::forecast::{Filtered, Filtering, unasked};
 use crate::builtin;
 use crate::nowhere::Nowhere;
@@ -64,17 +64,28 @@ impl<'a> FilePolicies<'a> {
     pub fn filter<H>(
         &self,
         rules: &Rules<H>,
-        (filtering, permitted): (Filtering<'_>, &mut Permitted),
+        filtering: Filtering<'_>,
+        permitted: &mut Permitted,
         steps: &mut Vec<Step>,
     ) -> Result<Filtered, String> {
         let mut asking = None;
         for (index, filter) in self.filters.iter().enumerate() {
-            if let Some(checkpoint) = &filter.checkpoint {
+            let entry = filter.checkpoint.as_ref().map(|checkpoint| FilterEntry {
+                index,
+                checkpoint,
+                names: &rules.names,
+            });
+            if let Some(entry) = entry {
                 let asking = asking
                     .get_or_insert_with(|| FilterClient::new(Arc::new(Nowhere), filtering.arrived));
-                let by = (self.document, rules);
-                let asked = (index, checkpoint);
-                let others = asking.ask_about_others(by, asked, (filtering, &*permitted), steps);
+                let others = asking.ask_about_others(
+                    self.document,
+                    rules,
+                    entry,
+                    filtering,
+                    permitted,
+                    steps,
+                );
                 if others.denied.is_some() {
                     return Ok(others);
                 }
@@ -91,15 +102,14 @@ impl<'a> FilePolicies<'a> {
             if let Some(reason) = &filter.unreadable {
                 return Err(reason.clone());
             }
-            let Some(checkpoint) = &filter.checkpoint else {
+            let Some(entry) = entry else {
                 steps.push(unasked(self.document, index, "; only a running node can"));
                 continue;
             };
 
             let asking = asking
                 .get_or_insert_with(|| FilterClient::new(Arc::new(Nowhere), filtering.arrived));
-            let asked = (index, checkpoint, &*rules.names);
-            let filtered = asking.step(asked, (filtering, &mut *permitted), steps);
+            let filtered = asking.step(entry, filtering, permitted, steps);
             if filtered.denied.is_some() {
                 return Ok(filtered);
             }

@@ -31,7 +31,7 @@ pub(super) fn steps(remembered: &RememberedRefusal, snapshot: &Snapshot) -> Vec<
     if let Some((listener, head)) = listener.zip(head)
         && remembered.last.phase > Phase::Identify
     {
-        compared(remembered, (snapshot, listener), head, &mut steps);
+        compared(remembered, snapshot, listener, head, &mut steps);
     }
 
     if let Some((listener, learnt)) = listener.zip(remembered.learnt.as_ref()) {
@@ -55,7 +55,8 @@ pub(super) fn steps(remembered: &RememberedRefusal, snapshot: &Snapshot) -> Vec<
 /// What the rules compared, up to the phase in which it was refused.
 fn compared(
     remembered: &RememberedRefusal,
-    (snapshot, listener): (&Snapshot, &ListenerRules),
+    snapshot: &Snapshot,
+    listener: &ListenerRules,
     head: &RequestHead,
     steps: &mut Vec<Step>,
 ) {

@@ -14,8 +14,8 @@ use hermes_config::load;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::administered::LogFilter;
 use crate::node::Proxy;
+use crate::process::LogFilter;
 use generator::{Issuer, Sent, configuration, exchange};
 
 /// How many exchanges are tried: `HERMES_FORECASTS`, else this many.

@@ -2,8 +2,7 @@
 
 use hermes_config::Places;
 
-use crate::administered::Node;
-use crate::change::Revision;
+use crate::process::Node;
 
 impl Node {
     /// The places of the document in force. They are read again when someone asks, because they take ten times the memory of the
@@ -19,9 +18,9 @@ impl Node {
         };
         let form = self.plugs.form();
         let loaded = form.load(file, &|name| std::env::var(name).ok());
-        let same = loaded.ok().filter(|loaded| {
-            Revision::of(loaded, in_force.number, &self.source).text == in_force.text
-        });
+        let same = loaded
+            .ok()
+            .filter(|loaded| self.source.revision(loaded, in_force.number).text == in_force.text);
 
         same.map(|loaded| loaded.places).ok_or_else(|| {
             let file = file.display();

@@ -1,7 +1,6 @@
 //! The exporter: takes spans from the queue in batches and sends them; sends the metrics now and then.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
@@ -11,8 +10,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::super::Telemetry;
-use super::{Ended, encode, metrics};
+use super::{Ended, Spans, encode, metrics};
 use crate::LOG;
 use crate::post::{Content, Destination, Refused, post};
 
@@ -34,9 +32,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[doc(alias = "bound")]
 const LAST: Duration = Duration::from_millis(500);
 
+/// The node whose spans and metrics are exported.
+#[derive(Clone, Copy)]
+pub(crate) struct ExportedNode<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) spans: &'a Spans,
+    /// Its metrics as Prometheus gets them.
+    pub(crate) metrics: &'a (dyn Fn() -> String + Sync),
+}
+
 /// The state of the export.
-struct Exporter {
-    telemetry: Arc<Telemetry>,
+struct Exporter<'a> {
+    node: ExportedNode<'a>,
     queue: Receiver<Ended>,
     batch: Vec<Ended>,
     tries: u32,
@@ -47,10 +54,10 @@ struct Exporter {
     well: bool,
 }
 
-impl Telemetry {
+impl ExportedNode<'_> {
     /// Sends spans and metrics as `config` says at the time, until the process ends. Only the first call does anything.
-    pub async fn export(
-        self: Arc<Self>,
+    pub(crate) async fn export(
+        self,
         config: impl Fn() -> (Trace, Option<Destination>),
         watch: Watch,
     ) {
@@ -66,7 +73,7 @@ impl Telemetry {
         let began = SystemTime::now();
 
         let mut exporter = Exporter {
-            telemetry: self,
+            node: self,
             queue,
             batch,
             tries,
@@ -83,11 +90,7 @@ impl Telemetry {
 
         loop {
             let (trace, to) = config();
-            exporter
-                .telemetry
-                .spans
-                .on
-                .store(to.is_some(), Ordering::Relaxed);
+            self.spans.on.store(to.is_some(), Ordering::Relaxed);
 
             tokio::select! {
                 () = &mut end => break,
@@ -100,7 +103,7 @@ impl Telemetry {
     }
 }
 
-impl Exporter {
+impl Exporter<'_> {
     /// Takes spans until the batch is full or the tick comes, then sends the due batch. May be
     /// dropped at any time: a batch that was being sent is kept.
     async fn turn(
@@ -138,10 +141,10 @@ impl Exporter {
     }
 
     async fn send(&mut self, to: &Destination, trace: &Trace) {
-        let message = encode::request(&self.telemetry.node, &self.batch, trace.user);
+        let message = encode::request(self.node.name, &self.batch, trace.user);
         let sent = post(to, "/v1/traces", plain(&message)).await;
         self.tell(to, &sent);
-        let counters = &self.telemetry.spans.counters;
+        let counters = &self.node.spans.counters;
 
         match sent {
             Ok(()) => counters.count("exported", self.batch.len()),
@@ -159,8 +162,8 @@ impl Exporter {
 
     async fn send_metrics(&mut self, to: &Destination) {
         self.metrics_sent = Instant::now();
-        let text = self.telemetry.metrics_text();
-        let message = metrics::request(&self.telemetry.node, &text, self.began, SystemTime::now());
+        let text = (self.node.metrics)();
+        let message = metrics::request(self.node.name, &text, self.began, SystemTime::now());
         // The next ones say more than these: they are not sent twice.
         let sent = post(to, "/v1/metrics", plain(&message)).await;
         self.tell(to, &sent);

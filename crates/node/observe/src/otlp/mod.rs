@@ -26,6 +26,7 @@ use super::live::Live;
 use super::record::Record;
 use super::span::Span;
 use crate::waiting::{WaitingPart, WaitingRoom};
+pub(crate) use export::ExportedNode;
 
 /// Spans that wait for the collector: some seconds at a thousand sampled exchanges a second. A
 /// collector that is away costs spans, not traffic.

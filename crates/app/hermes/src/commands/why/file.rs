@@ -52,7 +52,7 @@ pub fn account(
     hermes_rego::suppose_time(supposed.at);
     let mut unreadable = None;
     let account = forecaster.forecast(supposed, |filtering, permitted, steps| {
-        let filtered = policies.filter(&rules, (filtering, permitted), steps);
+        let filtered = policies.filter(&rules, filtering, permitted, steps);
         filtered.unwrap_or_else(|reason| {
             unreadable = Some(reason);
             Filtered { denied: None }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hermes_net::replace_file;
 use serde::{Deserialize, Serialize};
 
-use super::documents::Revision;
+use super::revision::Revision;
 
 /// Begins the first line, which says what the document below is.
 const MARK: &str = "# hermes: ";

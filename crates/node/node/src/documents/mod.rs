@@ -2,69 +2,36 @@
 //!
 //! They are kept as text: a tenth of the memory of what they mean, and read again as the same documents.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod revision;
+mod source;
+mod state;
+
 use std::time::{Duration, Instant};
 
-use hermes_config::{Loaded, Places, Problems, parse, write_whole};
-use serde::Serialize;
+use hermes_config::Loaded;
 
-use super::source::DocumentSource;
-use super::state::StateFile;
+use crate::answers::Unconfirmed;
+pub(crate) use revision::Revision;
+pub use source::{DocumentSource, last_confirmed};
+pub(crate) use state::LastConfirmed;
+use state::StateFile;
 
-/// A document that is, or was, in force.
-#[derive(Clone)]
-pub(crate) struct Revision {
-    /// The whole document, secrets included, with variables as its file has them.
-    pub(crate) text: Arc<str>,
-    /// The files that it was read from.
-    pub(crate) files: Vec<PathBuf>,
-    /// The snapshot that was made of it.
-    pub(crate) number: u64,
-    /// Where its parts are written, if no file can be read again that would say so.
-    pub(crate) places: Option<Arc<Places>>,
+/// The longest time to confirm a document; a later moment may be none that the clock knows.
+#[doc(alias = "bound")]
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The setting of the clock that ends a probation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deadline {
+    /// The document in force is confirmed.
+    None,
+    /// The node returns then.
+    At(Instant),
+    /// It was not confirmed, and there is nothing to return to.
+    Missed,
 }
 
-impl Revision {
-    pub(crate) fn of(loaded: &Loaded, number: u64, source: &DocumentSource) -> Self {
-        Self {
-            text: write_whole(&loaded.document, &loaded.places).into(),
-            files: loaded.files.clone(),
-            number,
-            places: match source {
-                DocumentSource::File(_) => None,
-                DocumentSource::Caller { .. } => Some(Arc::new(loaded.places.clone())),
-            },
-        }
-    }
-
-    /// The document. Unless its places are kept, too, they are in the text, which no file says.
-    ///
-    /// # Errors
-    /// When a variable of the environment is gone that it needs.
-    pub(crate) fn loaded(&self) -> Result<Loaded, Problems> {
-        let name = format!("document of revision {}", self.number);
-        let env = |name: &str| std::env::var(name).ok();
-        let read = parse(Path::new(&name), &self.text, &env)?;
-        Ok(Loaded {
-            files: self.files.clone(),
-            places: self.places.as_deref().cloned().unwrap_or(read.places),
-            document: read.document,
-        })
-    }
-}
-
-impl fmt::Debug for Revision {
-    /// Without the text: secrets may be in it.
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Revision")
-            .field("number", &self.number)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What was put in force.
+/// The documents that were put in force.
 #[derive(Debug)]
 pub(crate) struct Documents {
     /// The document in force.
@@ -94,22 +61,23 @@ pub(crate) struct Probation {
     pub(crate) warning: Option<String>,
 }
 
-/// What is shown of a document that is not confirmed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Unconfirmed {
-    /// Time that is left to confirm it.
-    pub left_seconds: u64,
-    /// The revision whose document the node returns to; `None`: there is none, and the node stops.
-    pub returns_to: Option<u64>,
-    /// What keeps the node from returning, now or after a restart in between.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warning: Option<String>,
+impl Probation {
+    /// Begins now, and ends after `time`, or after a year if that is longer.
+    pub(crate) fn new(back: Option<Revision>, time: Duration, warning: Option<String>) -> Self {
+        let time = time.min(LONGEST);
+        Self {
+            back,
+            time,
+            until: Instant::now() + time,
+            warning,
+        }
+    }
 }
 
 impl Documents {
     pub(crate) fn begin(loaded: &Loaded, node: &str, source: &DocumentSource) -> Self {
         Self {
-            current: Revision::of(loaded, 1, source),
+            current: source.revision(loaded, 1),
             before: None,
             waiting: None,
             given_up: None,
@@ -126,7 +94,7 @@ impl Documents {
         }
     }
 
-    /// What is to be confirmed, at this time.
+    /// The probation of the document in force, as it is shown at this time.
     pub(crate) fn unconfirmed(&self, now: Instant) -> Option<Unconfirmed> {
         let waiting = self.waiting.as_ref()?;
         let left = waiting.until.saturating_duration_since(now);
@@ -141,7 +109,7 @@ impl Documents {
         })
     }
 
-    /// The document in force is confirmed: nothing is returned to. What a later start needs is kept, and nothing else.
+    /// The document in force is confirmed: there is nothing to return to. The state file keeps it only where a later start needs it.
     pub(crate) fn settle(&mut self) {
         self.waiting = None;
         self.given_up = None;

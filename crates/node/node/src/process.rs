@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
-use crate::change::{Deadline, DocumentSource, Documents, Metrics};
+use crate::documents::{Deadline, DocumentSource, Documents};
+use crate::metrics::Metrics;
 use crate::upkeep::Upkeep;
 
 /// The filter of the log, which can be changed at run time.

@@ -1,9 +1,11 @@
 //! Where the documents of a node come from, and where the last confirmed one is kept.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use hermes_config::Loaded;
+use hermes_config::{Loaded, write_whole};
 
+use super::revision::Revision;
 use super::state::StateFile;
 
 /// Where the documents of a node come from.
@@ -32,6 +34,19 @@ impl DocumentSource {
         match self {
             Self::File(file) => Some(file),
             Self::Caller { .. } => None,
+        }
+    }
+
+    /// A document from here, of which the snapshot of this number was made.
+    pub(crate) fn revision(&self, loaded: &Loaded, number: u64) -> Revision {
+        Revision {
+            text: write_whole(&loaded.document, &loaded.places).into(),
+            files: loaded.files.clone(),
+            number,
+            places: match self {
+                Self::File(_) => None,
+                Self::Caller { .. } => Some(Arc::new(loaded.places.clone())),
+            },
         }
     }
 
