@@ -8,7 +8,7 @@ use hermes_rules::judge::Phase;
 use hermes_rules::packets::{NONE_ALLOWS, has_ports};
 use serde_json::Value;
 
-use crate::decision_log::{self, Author, Came, DecisionDraft, Ruling, Scene};
+use crate::decision_log::{self, Author, DecisionDraft, DecisionResult, Ruling, Scene};
 use crate::filter;
 use crate::routed::Routed;
 use crate::snapshot::Snapshot;
@@ -43,10 +43,10 @@ impl DeniedFlow<'_> {
         let owner = Owner::of(self.routed.user.as_deref(), &self.routed.source.peer);
         let draft = DecisionDraft::of(self.input(), owner, author);
         let id = draft.id;
-        let came = Came {
+        let result = DecisionResult {
             ruling: Ruling::Dropped,
             reason: Some(reason),
-            ..Came::default()
+            ..DecisionResult::default()
         };
         let scene = Scene {
             node: &self.snapshot.node,
@@ -56,7 +56,7 @@ impl DeniedFlow<'_> {
             again: false,
         };
 
-        let line = log.line(draft, &scene, came);
+        let line = log.line(draft, &scene, result);
         decision_log::write(&self.routed.worker.shared.telemetry, log, line);
         Some(id)
     }

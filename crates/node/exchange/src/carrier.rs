@@ -8,9 +8,9 @@ use hermes_admit::routed::Routed;
 use hermes_http::{Duplex, Incoming, Kind, Offered, Outgoing, RequestHead, Reset, pipe};
 use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Side;
-use hermes_plug::Onward;
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
+use hermes_plug::{HandlerRequest, Onward};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::transform;
@@ -95,17 +95,33 @@ async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carrie
 
     let exchange = &routed.exchange;
     exchange.upstream(next.name(), &endpoint(handled), None);
+    let carrier = Carrier { next, handled };
     if offered.is_stored() {
-        return relay(routed, offered, head, (next, handled)).await;
+        return relay(routed, offered, head, carrier).await;
     }
     // Nothing here would change the bytes back.
     head.fields.remove(transform::FIELD);
     let session = near::ask(routed, next, &mut head);
     // Whether bytes have to be within capsules is not known before the answer.
     if session.is_none() && next.answers_early() && early_answer::may_be_given(&offered) {
-        return begin(routed, offered, head, (next, handled)).await;
+        return begin(routed, offered, head, carrier).await;
     }
-    open(routed, offered, (head, session), (next, handled)).await
+    let request = TunnelRequest { head, session };
+    open(routed, offered, request, carrier).await
+}
+
+/// The plug that carries to the next proxy.
+#[derive(Clone, Copy)]
+struct Carrier<'a> {
+    next: &'a Next,
+    handled: &'a Handled,
+}
+
+/// The request for a tunnel as it leaves.
+struct TunnelRequest {
+    head: RequestHead,
+    /// The session that it asks the far end for.
+    session: Option<Box<AskedSession>>,
 }
 
 /// Passes a tunnel on that a carrier brought here: its bytes pass before it is known whether the target answers.
@@ -113,8 +129,9 @@ async fn relay(
     routed: &Routed,
     mut offered: Box<Offered>,
     head: RequestHead,
-    (next, handled): (&Next, &Handled),
+    carrier: Carrier<'_>,
 ) -> Result<Carried, Failed> {
+    let Carrier { next, handled } = carrier;
     let opened = Opened::new(routed, &offered.head, next, None);
     let mut guard = enter(routed, opened, false);
     offered.head = head;
@@ -129,9 +146,11 @@ async fn relay(
 async fn open(
     routed: &Routed,
     mut offered: Box<Offered>,
-    (head, session): (RequestHead, Option<Box<AskedSession>>),
-    (next, handled): (&Next, &Handled),
+    request: TunnelRequest,
+    carrier: Carrier<'_>,
 ) -> Result<Carried, Failed> {
+    let TunnelRequest { head, session } = request;
+    let Carrier { next, handled } = carrier;
     let (up, content) = pipe(None);
     let asked = ask(routed, head, content, next);
     let answer = tokio::select! {
@@ -167,29 +186,17 @@ async fn begin(
     routed: &Routed,
     offered: Box<Offered>,
     head: RequestHead,
-    (next, handled): (&Next, &Handled),
+    carrier: Carrier<'_>,
 ) -> Result<Carried, Failed> {
+    let Carrier { next, handled } = carrier;
     let (up, content) = pipe(None);
-    let (mut sent, down) = pipe(None);
+    let (sent, down) = pipe(None);
     let asked = ask(routed, head, content, next);
     let opener = asked.opener.clone();
     let handled = handled.clone();
     let target = routed.target.to_string();
-    opener.spawn(async move {
-        let answered = tokio::select! {
-            answered = answer(&handled, asked) => answered,
-            _ = sent.broken() => return,
-        };
-        let reason = match answered {
-            Ok((head, mut content)) if head.status.is_success() => {
-                return pass(&mut content, &mut sent).await;
-            }
-            Ok((head, _)) => format!("the next hop answered {}", head.status),
-            Err(refusal) => refusal.reason(),
-        };
-        tracing::info!(target, reason, "a carried tunnel was not opened");
-        sent.reset(Reset::Connect);
-    });
+    // A task of its own: the client's bytes pass before the next hop answers, and the answer must not wait for them.
+    opener.spawn(async move { pass_answer(&handled, asked, sent, &target).await });
     let answered = TunnelAnswer {
         fields: Fields::new(),
         granted: None,
@@ -201,7 +208,24 @@ async fn begin(
     Ok(accept(routed, offered, answered, next).await)
 }
 
-/// Passes on what the target says.
+/// Waits for the next hop's answer, and passes on its content. The client was told that its tunnel is open: a refusal can only be a reset.
+async fn pass_answer(handled: &Handled, asked: HandlerRequest, mut sent: Outgoing, target: &str) {
+    let answered = tokio::select! {
+        answered = answer(handled, asked) => answered,
+        _ = sent.broken() => return,
+    };
+    let reason = match answered {
+        Ok((head, mut content)) if head.status.is_success() => {
+            return pass(&mut content, &mut sent).await;
+        }
+        Ok((head, _)) => format!("the next hop answered {}", head.status),
+        Err(refusal) => refusal.reason(),
+    };
+    tracing::info!(target, reason, "a carried tunnel was not opened");
+    sent.reset(Reset::Connect);
+}
+
+/// Passes on the bytes of the target.
 async fn pass(content: &mut Incoming, sent: &mut Outgoing) {
     let direction = Direction {
         from: Side::Target,

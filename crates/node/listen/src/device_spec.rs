@@ -215,7 +215,7 @@ impl DeviceSpec {
             DeviceMedium::Wireguard(wireguard) => {
                 let TunSettings { addresses, mtu, .. } = &settings;
                 let remote = remote_device::settings(wireguard, addresses, *mtu)?;
-                TunHub::on_another_machine(settings, service, (devices.ports(), remote))
+                TunHub::on_another_machine(settings, service, devices.ports(), remote)
             }
         }
     }

@@ -42,28 +42,28 @@ const PACKETS: &[CapsuleType] = &[CapsuleType::Datagram, CapsuleType::SuperPacke
 
 /// The paths of a client's packets after its tunnel has moved.
 #[derive(Default)]
-pub struct Steering {
-    steered: Mutex<Steered>,
+pub struct ConnectionPins {
+    steered: Mutex<PinState>,
 }
 
-struct Steered {
+struct PinState {
     pins: TcpPins<u64>,
     /// Paths that were left, in that order.
-    left: Vec<LeftPath>,
+    left: Vec<DrainingPath>,
     /// The first draining path, of those since the last time that there was none.
     first: u64,
     /// The number of the path that the tunnel has now.
     current: u64,
 }
 
-struct LeftPath {
+struct DrainingPath {
     number: u64,
     sink: CapsuleSink,
     /// When something was sent there last.
     used: Instant,
 }
 
-impl Default for Steered {
+impl Default for PinState {
     fn default() -> Self {
         Self {
             pins: TcpPins::with_room(PINS),
@@ -74,7 +74,7 @@ impl Default for Steered {
     }
 }
 
-impl Steering {
+impl ConnectionPins {
     /// The tunnel leaves a path with connections that stay on it. Returns the number of that path;
     /// `None` for a sink without capsules.
     pub fn leave(&self, sink: &Sink) -> Option<u64> {
@@ -91,7 +91,7 @@ impl Steering {
             steered.left.remove(0);
         }
         steered.current += 1;
-        steered.left.push(LeftPath {
+        steered.left.push(DrainingPath {
             number,
             sink: sink.clone(),
             used: Instant::now(),
@@ -132,7 +132,7 @@ impl Steering {
         let packet = Packet::parse(packet).ok()?;
         let now = Instant::now();
         let mut steered = self.steered.lock();
-        let Steered {
+        let PinState {
             pins,
             left,
             first,
@@ -152,8 +152,8 @@ impl Steering {
 }
 
 /// Whether a capsule goes on as it is, along the path that the tunnel has now.
-fn is_passed_whole(capsule: &Capsule, steering: &Steering) -> bool {
-    capsule.kind == CapsuleType::SuperPacket && !steering.has_left(capsule)
+fn is_passed_whole(capsule: &Capsule, pins: &ConnectionPins) -> bool {
+    capsule.kind == CapsuleType::SuperPacket && !pins.has_left(capsule)
 }
 
 /// Takes the packets of a capsule as HTTP datagrams. Super-packets are cut: it is not remembered
@@ -167,6 +167,17 @@ fn push_packets(capsule: Capsule, format: DatagramFormat, packets: &mut Vec<Byte
         datagram.extend_from_slice(packet);
         packets.push(datagram.freeze());
     });
+}
+
+/// Where the packets of a tunnel go.
+#[derive(Clone, Copy)]
+struct PacketRoutes<'a> {
+    /// Along the path that the tunnel has now.
+    current: &'a CapsuleSink,
+    /// How packets are written in HTTP datagrams there.
+    format: DatagramFormat,
+    /// The connections that stay on other paths.
+    pins: &'a ConnectionPins,
 }
 
 impl PacketDirection<'_> {
@@ -185,16 +196,20 @@ impl PacketDirection<'_> {
         &self,
         capsules: Bytes,
         to: &CapsuleSink,
-        steering: &Steering,
+        pins: &ConnectionPins,
     ) -> Result<(), Broken> {
         let mut sieve = CapsuleSieve::new(PACKETS, to.format.max_capsule());
         let mut held = None;
         let mut rest = capsules;
+        let routes = PacketRoutes {
+            current: to,
+            format: to.format,
+            pins,
+        };
         // A direction that is to stop leaves a rest, of which nothing may be lost.
         while !rest.is_empty() {
             sieve.push(rest);
-            self.sort(&mut sieve, &mut held, (to, to.format), steering)
-                .await?;
+            self.sort(&mut sieve, &mut held, routes).await?;
             rest = sieve.take_rest();
         }
         Ok(())
@@ -205,7 +220,7 @@ impl PacketDirection<'_> {
         &self,
         capsules: &mut Capsules,
         to: &CapsuleSink,
-        steering: &Steering,
+        pins: &ConnectionPins,
     ) -> Result<Left, Broken> {
         let Capsules {
             stream: from,
@@ -214,9 +229,13 @@ impl PacketDirection<'_> {
         } = capsules;
         let mut sieve = CapsuleSieve::new(PACKETS, format.max_capsule());
         let mut held = None;
+        let routes = PacketRoutes {
+            current: to,
+            format: *format,
+            pins,
+        };
         self.exchange.dropped(DropReason::Expired, beside.release());
-        self.steer(&mut beside.taken, (to, *format), steering)
-            .await?;
+        self.steer(&mut beside.taken, routes).await?;
 
         loop {
             // Within a capsule nothing else may be written to the stream, and no other path can take over.
@@ -225,7 +244,7 @@ impl PacketDirection<'_> {
                 biased;
                 () = self.stop.seen(), if between => return Ok(Left::Stopped),
                 () = beside.fill(), if between => {
-                    self.steer(&mut beside.taken, (to, *format), steering).await?;
+                    self.steer(&mut beside.taken, routes).await?;
                     continue;
                 }
                 data = from.next() => data,
@@ -240,8 +259,7 @@ impl PacketDirection<'_> {
             };
             sieve.push(data.map_err(|error| self.read(&error))?);
             self.reached(from, Reached::Passed);
-            self.sort(&mut sieve, &mut held, (to, *format), steering)
-                .await?;
+            self.sort(&mut sieve, &mut held, routes).await?;
             from.rest = sieve.take_rest();
             self.reached(from, Reached::passing(sieve.is_between()));
         }
@@ -253,8 +271,7 @@ impl PacketDirection<'_> {
         &self,
         sieve: &mut CapsuleSieve,
         held: &mut Option<OwnedMutexGuard<Shared>>,
-        (to, format): (&CapsuleSink, DatagramFormat),
-        steering: &Steering,
+        routes: PacketRoutes<'_>,
     ) -> Result<(), Broken> {
         let mut packets = Vec::new();
         let mut others = BytesMut::new();
@@ -263,18 +280,19 @@ impl PacketDirection<'_> {
             .map_err(|error| Broken::malformed(self.from, error.to_string()))?
         {
             match piece {
-                Sifted::Taken(capsule) if is_passed_whole(&capsule, steering) => {
-                    self.steer(&mut packets, (to, format), steering).await?;
+                Sifted::Taken(capsule) if is_passed_whole(&capsule, routes.pins) => {
+                    self.steer(&mut packets, routes).await?;
                     encode_header(capsule.kind, capsule.value.len() as u64, &mut others);
                     others.extend_from_slice(&capsule.value);
                 }
                 Sifted::Taken(capsule) => {
                     let ended = others.split().freeze();
-                    self.pass_on(held, &to.stream, ended, true).await?;
-                    push_packets(capsule, format, &mut packets);
+                    self.pass_on(held, &routes.current.stream, ended, true)
+                        .await?;
+                    push_packets(capsule, routes.format, &mut packets);
                 }
                 Sifted::Other(bytes) => {
-                    self.steer(&mut packets, (to, format), steering).await?;
+                    self.steer(&mut packets, routes).await?;
                     others.extend_from_slice(&bytes);
                 }
             }
@@ -283,23 +301,32 @@ impl PacketDirection<'_> {
             }
         }
 
-        self.steer(&mut packets, (to, format), steering).await?;
-        self.pass_on(held, &to.stream, others.freeze(), sieve.is_between())
-            .await
+        self.steer(&mut packets, routes).await?;
+        self.pass_on(
+            held,
+            &routes.current.stream,
+            others.freeze(),
+            sieve.is_between(),
+        )
+        .await
     }
 
-    /// Sends each packet where its connection is, and the others `to` where the tunnel leads.
+    /// Sends each packet where its connection is, and the others where the tunnel leads now.
     async fn steer(
         &self,
         packets: &mut Vec<Bytes>,
-        (to, format): (&CapsuleSink, DatagramFormat),
-        steering: &Steering,
+        routes: PacketRoutes<'_>,
     ) -> Result<(), Broken> {
+        let PacketRoutes {
+            current,
+            format,
+            pins,
+        } = routes;
         let mut elsewhere: Vec<(u64, CapsuleSink, Vec<Bytes>)> = Vec::new();
         packets.retain(|packet| {
             let owner = packet
                 .strip_prefix(format.prefix())
-                .and_then(|packet| steering.owner(packet));
+                .and_then(|packet| pins.owner(packet));
             let Some((number, sink)) = owner else {
                 return true;
             };
@@ -314,10 +341,10 @@ impl PacketDirection<'_> {
             let sent = timeout(LEFT_TIME, self.give(&mut packets, &sink)).await;
             // The path is lost with its connections; the tunnel goes on without it.
             if !matches!(sent, Ok(Ok(()))) {
-                steering.forget(number);
+                pins.forget(number);
             }
         }
-        self.give(packets, to).await
+        self.give(packets, current).await
     }
 
     /// Sends packets along one path.

@@ -14,6 +14,7 @@ use hermes_proto::capsule::{Capsule, CapsuleDecoder};
 use tokio::sync::Mutex;
 
 use super::changes::{ChangedDirection, DatagramChanges};
+use super::connection_pins::ConnectionPins;
 use super::device::{Device, DeviceCapsules, SentPackets};
 use super::filling::{Filled, Filling};
 use super::limit::Limits;
@@ -21,7 +22,6 @@ use super::room::in_room;
 use super::shared::Shared;
 use super::sink::{CapsuleSink, Sink};
 use super::source::Source;
-use super::steering::Steering;
 use super::stop::Stop;
 use super::stream::{CapsuleStream, Reached};
 use super::{PacketEnd, PacketReader};
@@ -49,7 +49,7 @@ pub struct PacketDirection<'a> {
     /// How large payloads may be, and who is told.
     pub limits: &'a Limits,
     /// Which packets go along paths that the tunnel has left, where it has moved.
-    pub steering: Option<&'a Steering>,
+    pub pins: Option<&'a ConnectionPins>,
 }
 
 impl ChangedDirection for PacketDirection<'_> {
@@ -274,11 +274,11 @@ impl PacketDirection<'_> {
         sink: &Sink,
     ) -> Result<bool, Broken> {
         let capsules = filling.take_capsules();
-        if let (Some(steering), Sink::Stream(to)) = (self.steering, sink)
-            && steering.is_needed()
+        if let (Some(pins), Sink::Stream(to)) = (self.pins, sink)
+            && pins.is_needed()
         {
             let filled = self.as_capsules(filling, batch, to, capsules);
-            Box::pin(self.steer_capsules(filled, to, steering)).await?;
+            Box::pin(self.steer_capsules(filled, to, pins)).await?;
             return Ok(true);
         }
         if let Some(capsules) = capsules {

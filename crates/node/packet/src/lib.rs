@@ -16,7 +16,7 @@
 //!   another crate brings.
 //! - [`BindSockets`]: sockets of CONNECT-UDP Bind, with many peers. [`Limits`]: how large packets may be that go on.
 //! - [`DatagramChanges`]: what a route has done to the datagrams of a tunnel of UDP.
-//! - [`Steering`]: which packets stay with an end that a tunnel of IP has left.
+//! - [`ConnectionPins`]: which packets stay with an end that a tunnel of IP has left.
 //! - [`Token`] and [`Resumable`]: sessions that outlive their path, and are handed from one tunnel
 //!   to another.
 //! - [`Broken`]: which [`Side`] of an exchange ended it, and how.
@@ -26,9 +26,9 @@
 //!
 //! Specifications: RFC 9297 (datagrams and capsules), RFC 9298 (CONNECT-UDP), draft-ietf-masque-connect-udp-listen (Bind).
 
-mod beside;
 mod broken;
 mod changes;
+mod connection_pins;
 mod device;
 mod direction;
 mod end;
@@ -38,6 +38,7 @@ mod limit;
 mod pass;
 mod queue;
 mod quic;
+mod quic_datagrams;
 mod received;
 mod room;
 mod session;
@@ -46,7 +47,6 @@ mod sessions;
 mod shared;
 mod sink;
 mod source;
-mod steering;
 mod stop;
 mod stream;
 mod table;
@@ -55,6 +55,7 @@ mod udp_bind;
 
 pub use broken::{Broken, Side};
 pub use changes::{AlterDatagram, DatagramChanges, DatagramFate};
+pub use connection_pins::ConnectionPins;
 pub use device::{
     CapsulePackets, Device, DeviceCapsules, DeviceReader, DeviceUpkeep, PathCarries, SentPackets,
 };
@@ -69,7 +70,6 @@ pub use session_token::{Asked, Token};
 pub use sessions::{NoRoom, SessionKey, SessionTarget, Sessions};
 pub use sink::{CapsuleSink, Sink};
 pub use source::{Capsules, Source};
-pub use steering::Steering;
 pub use stop::Stop;
 pub use table::{Claim, Destination, Handed, KEPT_FOR, Resumable, SessionEntry, Waiting};
 pub use udp_bind::{BindSockets, Egress};

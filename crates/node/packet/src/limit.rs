@@ -40,12 +40,12 @@ struct Limit {
     listens: bool,
     /// That side's own limit.
     heard: AtomicUsize,
-    told: Mutex<Told>,
+    told: Mutex<SentLimit>,
     changed: Notify,
 }
 
 /// The limits that the other side was told.
-struct Told {
+struct SentLimit {
     limit: usize,
     when: Option<Instant>,
     /// The largest payload that did not fit, until it fits again; 0: all do.
@@ -175,7 +175,7 @@ impl Limits {
 
 impl Limit {
     fn none() -> Self {
-        let told = Told {
+        let told = SentLimit {
             limit: NONE,
             when: None,
             largest: 0,

@@ -12,8 +12,8 @@ use hermes_proto::capsule::{CapsuleCursor, CapsuleSieve, CapsuleType, Sifted};
 use hermes_proto::datagram_limit;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::beside::Beside;
 use super::direction::{Left, PacketDirection, broken};
+use super::quic_datagrams::QuicDatagrams;
 use super::shared::Shared;
 use super::sink::CapsuleSink;
 use super::source::Capsules;
@@ -40,10 +40,10 @@ impl PacketDirection<'_> {
         capsules: &mut Capsules,
         to: &CapsuleSink,
     ) -> Result<Left, Broken> {
-        if let Some(steering) = self.steering
-            && steering.is_needed()
+        if let Some(pins) = self.pins
+            && pins.is_needed()
         {
-            return Box::pin(self.pass_steered(capsules, to, steering)).await;
+            return Box::pin(self.pass_steered(capsules, to, pins)).await;
         }
 
         let is_quic = capsules.beside.is_there();
@@ -205,8 +205,7 @@ impl PacketDirection<'_> {
             sieve.push(data.map_err(|error| self.read(&error))?);
             // Where it ends is known only once all of it was looked at.
             self.reached(capsules, Reached::Passed);
-            self.sift(&mut sieve, &mut others, beside, (to, quic))
-                .await?;
+            self.sift(&mut sieve, &mut others, beside, to, quic).await?;
             capsules.rest = sieve.take_rest();
             self.reached(capsules, Reached::passing(sieve.is_between()));
             self.go_on(beside, to, quic).await?;
@@ -217,7 +216,7 @@ impl PacketDirection<'_> {
     /// again, or another tunnel has taken over.
     async fn go_on(
         &self,
-        beside: &mut Beside,
+        beside: &mut QuicDatagrams,
         to: &CapsuleSink,
         quic: &DatagramSender,
     ) -> Result<(), Broken> {
@@ -230,7 +229,7 @@ impl PacketDirection<'_> {
     /// Sends queued datagrams as capsules.
     async fn release_capsules(
         &self,
-        beside: &mut Beside,
+        beside: &mut QuicDatagrams,
         stream: &Mutex<Shared>,
     ) -> Result<(), Broken> {
         self.exchange.dropped(DropReason::Expired, beside.release());
@@ -242,7 +241,7 @@ impl PacketDirection<'_> {
     /// Sends queued datagrams, if they can go on now.
     async fn release(
         &self,
-        beside: &mut Beside,
+        beside: &mut QuicDatagrams,
         to: &CapsuleSink,
         quic: &DatagramSender,
     ) -> Result<(), Broken> {
@@ -260,8 +259,9 @@ impl PacketDirection<'_> {
         &self,
         sieve: &mut CapsuleSieve,
         others: &mut Others,
-        beside: &mut Beside,
-        (to, quic): (&CapsuleSink, &DatagramSender),
+        beside: &mut QuicDatagrams,
+        to: &CapsuleSink,
+        quic: &DatagramSender,
     ) -> Result<(), Broken> {
         while let Some(piece) = sieve
             .next()
@@ -357,7 +357,7 @@ impl PacketDirection<'_> {
     /// Passes QUIC datagrams on.
     async fn pass_datagrams(
         &self,
-        beside: &mut Beside,
+        beside: &mut QuicDatagrams,
         to: &CapsuleSink,
         quic: Option<&DatagramSender>,
     ) -> Result<(), Broken> {

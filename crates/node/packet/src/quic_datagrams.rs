@@ -16,7 +16,7 @@ const MOST: usize = 128;
 
 /// The QUIC datagrams of a stream, those that were taken and not moved yet, and the queue of those
 /// that cannot go on now.
-pub(crate) struct Beside {
+pub(crate) struct QuicDatagrams {
     receiver: Option<DatagramReceiver>,
     pub(crate) taken: Vec<Bytes>,
     /// Bounds of the queue; without them nothing is queued.
@@ -25,7 +25,7 @@ pub(crate) struct Beside {
     kept: Option<Box<Queue>>,
 }
 
-impl Beside {
+impl QuicDatagrams {
     pub(crate) fn new(receiver: Option<DatagramReceiver>) -> Self {
         Self {
             receiver,
@@ -125,7 +125,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_waits_comes_first_and_neither_too_old_nor_too_much() {
-        let mut beside = Beside::new(None);
+        let mut beside = QuicDatagrams::new(None);
         beside.set_bounds(ChargedBounds {
             bounds: Bounds {
                 bytes: 3,
@@ -133,7 +133,7 @@ mod tests {
             },
             account: Memory::node().owner(Owner::Local),
         });
-        let keep = |beside: &mut Beside, text: &'static str| {
+        let keep = |beside: &mut QuicDatagrams, text: &'static str| {
             beside.taken.push(Bytes::from_static(text.as_bytes()));
             beside.keep()
         };

@@ -7,8 +7,8 @@ use hermes_http::Incoming;
 use hermes_observe::Exchange;
 use hermes_proto::datagram::DatagramFormat;
 
-use super::beside::Beside;
 use super::end::PacketReader;
+use super::quic_datagrams::QuicDatagrams;
 use super::stream::{CapsuleStream, Reached};
 use super::{ChargedBounds, PacketEnd};
 
@@ -23,7 +23,7 @@ pub enum Source {
 /// A stream of capsules that is read, and the QUIC datagrams beside it.
 pub struct Capsules {
     pub(crate) stream: CapsuleStream,
-    pub(crate) beside: Beside,
+    pub(crate) beside: QuicDatagrams,
     /// The format of its packets.
     pub(crate) format: DatagramFormat,
 }
@@ -36,7 +36,7 @@ impl Source {
 
     /// Reads a stream of such packets.
     pub fn stream(mut incoming: Incoming, format: DatagramFormat) -> Self {
-        let beside = Beside::new(incoming.datagrams());
+        let beside = QuicDatagrams::new(incoming.datagrams());
         Self::Stream(Capsules {
             stream: CapsuleStream::new(incoming),
             beside,

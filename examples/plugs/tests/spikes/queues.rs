@@ -50,7 +50,7 @@ async fn carry(queues: Arc<Queues>, stream: TcpStream, exchange: &Exchange, stop
         stop,
         alone: true,
         limits: &limits,
-        steering: None,
+        pins: None,
     };
     let up = direction(Side::Client);
     let down = direction(Side::Target);

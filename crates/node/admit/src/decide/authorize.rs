@@ -12,7 +12,7 @@ use hermes_rules::fields::USER;
 use hermes_rules::judge::Phase;
 
 use super::candidate::{Candidate, Grant, Mode};
-use crate::decision_log::{Author, Came, Decided, DecisionDraft};
+use crate::decision_log::{Author, Decided, DecisionDraft, DecisionResult};
 use crate::filter::{Checkpoint, other_readings};
 
 /// An exchange that may not go on.
@@ -196,14 +196,19 @@ impl Candidate<'_> {
             Author::filter(document, &filter.name)
         })?;
 
-        let came = Came::of_filter(&verdict.decision, &verdict.reason, outcome, verdict.took);
-        self.log(*draft, came)
+        let result =
+            DecisionResult::of_filter(&verdict.decision, &verdict.reason, outcome, verdict.took);
+        self.log(*draft, result)
     }
 
     /// Logs the outcome of a decision, and returns its name; `None` in a dry run.
-    pub(super) fn log(&mut self, draft: DecisionDraft, came: Came) -> Option<RefusalId> {
+    pub(super) fn log(
+        &mut self,
+        draft: DecisionDraft,
+        result: DecisionResult,
+    ) -> Option<RefusalId> {
         let logger = self.mode.logger()?;
-        Some(logger.log(&self.entry, draft, came))
+        Some(logger.log(&self.entry, draft, result))
     }
 
     /// The refusal of an exchange that a filter denies.

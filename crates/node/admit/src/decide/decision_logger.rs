@@ -6,7 +6,7 @@ use hermes_plug::Subject;
 use hermes_proto::refusal_id::RefusalId;
 use hermes_upstream::Client;
 
-use crate::decision_log::{self, Author, Came, Decided, DecisionDraft, Scene};
+use crate::decision_log::{self, Author, Decided, DecisionDraft, DecisionResult, Scene};
 use crate::entry::Entry;
 use crate::snapshot::Snapshot;
 
@@ -85,12 +85,17 @@ impl<'a> DecisionLogger<'a> {
     }
 
     /// Logs the outcome, and returns the name of the decision.
-    pub(super) fn log(&mut self, entry: &Entry<'_>, draft: DecisionDraft, came: Came) -> RefusalId {
+    pub(super) fn log(
+        &mut self,
+        entry: &Entry<'_>,
+        draft: DecisionDraft,
+        result: DecisionResult,
+    ) -> RefusalId {
         let id = draft.id;
         let Some(log) = entry.snapshot.told.decisions.as_deref() else {
             return id;
         };
-        let denies = came.denies();
+        let denies = result.denies();
         let scene = Scene {
             node: &entry.snapshot.node,
             revision: entry.snapshot.revision,
@@ -98,7 +103,7 @@ impl<'a> DecisionLogger<'a> {
             exchange: self.exchange,
             again: self.held.is_some(),
         };
-        let line = log.line(draft, &scene, came);
+        let line = log.line(draft, &scene, result);
 
         match &mut self.held {
             None => decision_log::write(self.telemetry, log, line),

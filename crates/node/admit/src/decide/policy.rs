@@ -14,7 +14,7 @@ use hermes_rules::policy::{Decision, Denial};
 use http::StatusCode;
 
 use super::candidate::{Candidate, Mode};
-use crate::decision_log::{Author, Came, Decided, DecisionDraft, Ruling};
+use crate::decision_log::{Author, Decided, DecisionDraft, DecisionResult, Ruling};
 
 impl Candidate<'_> {
     /// *Policy*: whether `user`'s exchange may go on, and the fields that it has then. Returns how long that counts for a tunnel.
@@ -53,11 +53,11 @@ impl Candidate<'_> {
                 })?;
         }
         if let Some(draft) = draft {
-            let came = Came {
+            let result = DecisionResult {
                 fields: set_by(&decision, &head.fields),
-                ..Came::default()
+                ..DecisionResult::default()
             };
-            self.log(*draft, came);
+            self.log(*draft, result);
         }
 
         let until = decision.until;
@@ -104,12 +104,12 @@ impl Candidate<'_> {
         let refusal = Refusal::new(ProxyError::HttpRequestDenied, denial.reason.as_str());
         let refusal = refusal.status(denial.status).at(Phase::Policy, place);
 
-        let came = || Came {
+        let result = || DecisionResult {
             ruling: Ruling::Refused(denial.status),
             reason: Some(denial.reason.clone()),
-            ..Came::default()
+            ..DecisionResult::default()
         };
-        let logged = draft.and_then(|draft| self.log(*draft, came()));
+        let logged = draft.and_then(|draft| self.log(*draft, result()));
         logged.into_iter().fold(refusal, Refusal::named)
     }
 

@@ -1,4 +1,4 @@
-//! One decision, from what it is about to what came of it.
+//! One decision, from its subject to its result.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{Author, mask};
 use crate::filter;
 
-/// A decision of which is known what it is about, and not yet what came of it.
+/// A decision whose subject is known and whose result is not.
 pub struct DecisionDraft {
     /// What it is called. A refusal has the same name.
     pub id: RefusalId,
@@ -51,9 +51,9 @@ pub struct Scene<'a> {
     pub again: bool,
 }
 
-/// What came of a decision.
+/// The result of a decision.
 #[derive(Default)]
-pub struct Came {
+pub struct DecisionResult {
     pub(crate) ruling: Ruling,
     /// Why, in words.
     pub reason: Option<String>,
@@ -61,13 +61,13 @@ pub struct Came {
     pub fields: Fields,
     /// Fields that the answer gets when it comes.
     pub answer: Fields,
-    /// How a filter came to it.
+    /// How a filter reached it.
     pub outcome: Option<Outcome>,
     /// How long that took; `None` where it was remembered, or nothing was asked.
     pub took: Option<Duration>,
 }
 
-impl Came {
+impl DecisionResult {
     /// Of a filter.
     pub(crate) fn of_filter(
         decision: &Decision,
@@ -75,7 +75,7 @@ impl Came {
         outcome: Outcome,
         took: Option<Duration>,
     ) -> Self {
-        let came = Self {
+        let result = Self {
             reason: Some(reason.to_owned()),
             outcome: Some(outcome),
             took,
@@ -91,12 +91,12 @@ impl Came {
                     &changes.if_present,
                 ]),
                 answer: joint(changes.answer.each()),
-                ..came
+                ..result
             },
             Decision::Deny(denial) => Self {
                 ruling: Ruling::Refused(denial.status),
                 fields: denial.fields.clone(),
-                ..came
+                ..result
             },
         }
     }
@@ -106,7 +106,7 @@ impl Came {
     }
 
     /// What was decided, in the form in which a policy in Rego answers.
-    fn result(&self, erased: &mut Vec<String>) -> Value {
+    fn rego_answer(&self, erased: &mut Vec<String>) -> Value {
         let mut result = json!({ "allow": !self.denies() });
         if let Ruling::Refused(status) = self.ruling {
             result["status"] = status.as_u16().into();
@@ -166,7 +166,7 @@ impl DecisionDraft {
     }
 
     /// What is told of it.
-    pub fn event(self, scene: &Scene<'_>, came: Came) -> Map<String, Value> {
+    pub fn event(self, scene: &Scene<'_>, result: DecisionResult) -> Map<String, Value> {
         let Scene {
             node,
             revision,
@@ -179,7 +179,7 @@ impl DecisionDraft {
             "exchange": exchange.id().to_string(),
             "phase": self.author.phase.word(),
             "place": self.author.place,
-            "outcome": came.outcome.map(Outcome::word),
+            "outcome": result.outcome.map(Outcome::word),
             "reevaluated": again,
         });
 
@@ -201,12 +201,12 @@ impl DecisionDraft {
         event.insert("requested_by".to_owned(), source.into());
         event.insert("timestamp".to_owned(), began.into());
         event.insert("input".to_owned(), self.input);
-        event.insert("result".to_owned(), came.result(&mut erased));
+        event.insert("result".to_owned(), result.rego_answer(&mut erased));
 
-        if let Some(error) = came.error() {
+        if let Some(error) = result.error() {
             event.insert("error".to_owned(), error);
         }
-        if let Some(took) = came.took {
+        if let Some(took) = result.took {
             let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
             event.insert("metrics".to_owned(), json!({ "timer_filter_ns": took }));
         }

@@ -16,7 +16,7 @@ use hermes_observe::{DecisionLine, Destination, Telemetry};
 use hermes_plug::target::Target;
 use hermes_rules::judge::Phase;
 
-pub(crate) use draft::{Came, DecisionDraft, Ruling, Scene};
+pub(crate) use draft::{DecisionDraft, DecisionResult, Ruling, Scene};
 
 /// What a document says of its log of decisions.
 pub struct DecisionLog {
@@ -52,9 +52,14 @@ impl DecisionLog {
     }
 
     /// The line about a decision and its outcome, which takes its owner's share of the log.
-    pub(crate) fn line(&self, draft: DecisionDraft, scene: &Scene<'_>, came: Came) -> DecisionLine {
+    pub(crate) fn line(
+        &self,
+        draft: DecisionDraft,
+        scene: &Scene<'_>,
+        result: DecisionResult,
+    ) -> DecisionLine {
         let owner = draft.owner.clone();
-        mask::line(draft.event(scene, came), &self.mask).owned_by(owner)
+        mask::line(draft.event(scene, result), &self.mask).owned_by(owner)
     }
 }
 

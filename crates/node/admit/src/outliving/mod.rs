@@ -1,8 +1,8 @@
 //! What tunnels leave behind that outlive the path to them, until another exchange goes on with them.
 
-mod cell;
 mod policy;
 mod secret;
+mod shared_end;
 mod windows;
 
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use hermes_packet::tun::TunTunnel;
 use hermes_proto::resumable::{FIELD, Grant, Ticket};
 use hermes_upstream::Active;
 
-pub use cell::{Cell, ToPath};
 pub use policy::ResumePolicy;
 use secret::Secret;
 pub use secret::ticket;
+pub use shared_end::{SharedEnd, ToPath};
 pub use windows::WindowShare;
 
 /// Bytes of a replay window, where the configuration says nothing.
@@ -44,7 +44,7 @@ pub struct Outliving {
 /// The far end of a tunnel of bytes, as it goes from one exchange to the next.
 pub struct FarEnd {
     /// The state that outlives its paths.
-    pub cell: Cell,
+    pub shared: SharedEnd,
     /// The connection to the target.
     pub target: Duplex,
     /// Where that leads.

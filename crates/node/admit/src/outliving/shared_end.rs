@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use super::windows::WindowShare;
 
 /// The end, and the task that carries it.
-pub struct Cell(Mutex<CellState>);
+pub struct SharedEnd(Mutex<EndState>);
 
-struct CellState {
+struct EndState {
     end: ResumableEnd,
     share: WindowShare,
     waker: Option<Waker>,
@@ -29,10 +29,10 @@ pub enum ToPath {
     Complete,
 }
 
-impl Cell {
+impl SharedEnd {
     /// Without a path, charged with this share of all windows.
     pub fn new(end: ResumableEnd, share: WindowShare) -> Self {
-        Self(Mutex::new(CellState {
+        Self(Mutex::new(EndState {
             end,
             share,
             waker: None,
@@ -98,7 +98,7 @@ impl Cell {
 
     /// Polls for it.
     pub fn poll_to_path(&self, cx: &mut Context<'_>) -> Poll<ToPath> {
-        self.poll(cx, CellState::next_for_path)
+        self.poll(cx, EndState::next_for_path)
     }
 
     /// Polls until more may be taken from the path.
@@ -132,7 +132,7 @@ impl Cell {
     fn poll<T>(
         &self,
         cx: &mut Context<'_>,
-        take: impl FnOnce(&mut CellState) -> Option<T>,
+        take: impl FnOnce(&mut EndState) -> Option<T>,
     ) -> Poll<T> {
         let mut state = self.0.lock();
         if let Some(taken) = take(&mut state) {
@@ -148,7 +148,7 @@ impl Cell {
         Poll::Pending
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut CellState) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut EndState) -> T) -> T {
         let mut state = self.0.lock();
         let changed = change(&mut state);
         if let Some(waker) = &state.waker {
@@ -158,7 +158,7 @@ impl Cell {
     }
 }
 
-impl CellState {
+impl EndState {
     fn next_for_path(&mut self) -> Option<ToPath> {
         if let Some(capsule) = self.end.poll_send() {
             return Some(ToPath::Capsule(capsule));

@@ -18,7 +18,7 @@ pub struct SessionBound {
 
 /// What the log tells of bounds that are reached.
 #[derive(Debug, Default)]
-pub(super) struct Crowded {
+pub(super) struct LimitLog {
     evicted: Periodic,
     refused: Periodic,
     connections: Periodic,
@@ -29,7 +29,7 @@ pub(super) struct Crowded {
 impl ListenerRules {
     /// Notes that a user has reached a bound. The first is warned about: what such a user loses looks like a fault of the network.
     pub fn user_refused(&self, user: &str, limit: &str, most: usize) {
-        if self.crowded.warned.swap(true, Ordering::Relaxed) {
+        if self.limit_log.warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(listener = %self.name, user, "refused: {limit} is {most}");
         } else {
             tracing::warn!(listener = %self.name, user, "refused: {limit} is {most}; further ones are told at level debug");
@@ -38,7 +38,7 @@ impl ListenerRules {
 
     /// Notes that a connection was refused, because as many are open as there may be.
     pub fn connection_refused(&self) {
-        if let Some(connections) = self.crowded.connections.count(1, Instant::now()) {
+        if let Some(connections) = self.limit_log.connections.count(1, Instant::now()) {
             let listener = &*self.name;
             tracing::warn!(
                 listener,
@@ -50,7 +50,11 @@ impl ListenerRules {
 
     /// Notes that so many sessions made room for others, where this bound is reached, and of which `user`, if it is a user's.
     pub fn sessions_evicted(&self, sessions: usize, bound: SessionBound, user: Option<&str>) {
-        if let Some(sessions) = self.crowded.evicted.count(sessions as u64, Instant::now()) {
+        if let Some(sessions) = self
+            .limit_log
+            .evicted
+            .count(sessions as u64, Instant::now())
+        {
             let SessionBound { key, most } = bound;
             let listener = &*self.name;
             let user = user.unwrap_or_default();
@@ -65,7 +69,7 @@ impl ListenerRules {
 
     /// Notes that this many datagrams of new clients were dropped, because as many sessions as there may be go on speaking.
     pub fn sessions_refused(&self, datagrams: u64, bound: SessionBound) {
-        if let Some(datagrams) = self.crowded.refused.count(datagrams, Instant::now()) {
+        if let Some(datagrams) = self.limit_log.refused.count(datagrams, Instant::now()) {
             let SessionBound { key, most } = bound;
             let listener = &*self.name;
             tracing::warn!(

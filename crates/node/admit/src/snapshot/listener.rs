@@ -27,7 +27,7 @@ use hermes_upstream::{ATTACHMENT_KEEPALIVE, server_problem, tls_source};
 
 use crate::client_address::ClientAddressRule;
 use crate::fixed_target::FixedTarget;
-use crate::snapshot::crowded::Crowded;
+use crate::snapshot::limit_log::LimitLog;
 use crate::snapshot::split_tunnels;
 
 /// Connections (UDP: sessions) of one worker at once.
@@ -132,7 +132,7 @@ pub struct ListenerRules {
     /// What its connections mean, if it is a `tcp` listener.
     pub ingress: Arc<dyn Ingress>,
     /// What the log tells of its bounds.
-    pub(super) crowded: Crowded,
+    pub(super) limit_log: LimitLog,
     /// How clients behind proxies are known.
     pub client_address: Option<ClientAddressRule>,
 }
@@ -443,7 +443,7 @@ impl Building<'_> {
             aliases: aliases.clone(),
             config: config.clone(),
             ingress,
-            crowded: Crowded::default(),
+            limit_log: LimitLog::default(),
         })
     }
 }

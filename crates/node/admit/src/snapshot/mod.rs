@@ -2,12 +2,12 @@
 //!
 //! It is immutable. An exchange keeps the one that it began with; what is learnt at run time lives elsewhere.
 
-mod crowded;
 mod known_user;
+mod limit_log;
 mod listener;
 mod own_credentials;
+mod report_sinks;
 pub mod split_tunnels;
-mod told;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -42,11 +42,11 @@ use crate::filter::{Checkpoint, FlowRego};
 use crate::next::Next;
 use crate::node_name::node_name;
 use crate::remote_device;
-pub use crowded::SessionBound;
+pub use limit_log::SessionBound;
 pub use listener::is_challenge;
 pub use listener::{Counted, ListenerRules, UserBounds};
 pub use own_credentials::OwnCredentials;
-use told::Told;
+use report_sinks::ReportSinks;
 
 /// One valid configuration.
 pub struct Snapshot {
@@ -83,7 +83,7 @@ pub struct Snapshot {
     /// This machine's addresses, as they are at any moment.
     local: LocalAddresses,
     /// Who is told what is seen and decided.
-    pub told: Told,
+    pub told: ReportSinks,
     /// What is written down of QUIC connections.
     pub record: Record,
 }
@@ -140,7 +140,7 @@ impl Snapshot {
         };
 
         let listeners = building.all(&mut problems);
-        let told = Told::read(document, &mut problems);
+        let told = ReportSinks::read(document, &mut problems);
         remote_device::check(document, &mut problems);
         let policies = plugged(document, plugs, &mut problems);
         let node = node_of(&loaded, previous, &mut problems);

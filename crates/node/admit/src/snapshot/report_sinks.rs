@@ -8,14 +8,14 @@ use hermes_upstream::client_tls;
 use crate::decision_log::DecisionLog;
 
 /// Who is told what is seen and decided.
-pub struct Told {
+pub struct ReportSinks {
     /// Who gets spans and metrics.
     pub collector: Option<Destination>,
     /// Who gets decisions, and what of them.
     pub decisions: Option<Box<DecisionLog>>,
 }
 
-impl Told {
+impl ReportSinks {
     /// As a document says, with the files of TLS that it names.
     pub fn read(document: &Document, problems: &mut Vec<Problem>) -> Self {
         let trace = &document.trace;

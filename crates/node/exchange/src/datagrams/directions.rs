@@ -4,8 +4,8 @@ use std::pin::pin;
 
 use hermes_observe::Exchange;
 use hermes_packet::{
-    Broken, DatagramChanges, DeviceUpkeep, Left, Limits, PacketDirection, Side, Sink, Source,
-    Steering, Stop,
+    Broken, ConnectionPins, DatagramChanges, DeviceUpkeep, Left, Limits, PacketDirection, Side,
+    Sink, Source, Stop,
 };
 
 use crate::reach::datagram_path::Ends;
@@ -21,7 +21,7 @@ pub(crate) struct Directions<'a> {
     /// Whether no other path leads to the client.
     pub(crate) alone: bool,
     pub(crate) limits: &'a Limits,
-    pub(crate) steering: Option<&'a Steering>,
+    pub(crate) pins: Option<&'a ConnectionPins>,
 }
 
 impl Directions<'_> {
@@ -46,7 +46,7 @@ impl Directions<'_> {
                 stop: self.stop,
                 alone: true,
                 limits,
-                steering: self.steering,
+                pins: self.pins,
             },
             changes: to_target,
             passes_end,
@@ -58,7 +58,7 @@ impl Directions<'_> {
                 stop: self.stop,
                 alone: self.alone,
                 limits,
-                steering: None,
+                pins: None,
             },
             changes: to_client,
             passes_end,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hermes_ip::PIN_SILENCE;
 use hermes_observe::Exchange;
-use hermes_packet::{Limits, PacketDirection, Side, Sink, Steering, Stop};
+use hermes_packet::{ConnectionPins, Limits, PacketDirection, Side, Sink, Stop};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +29,7 @@ pub(crate) const SWITCH_TIME: Duration = Duration::from_secs(1);
 
 /// Paths that were left and may still answer.
 #[derive(Default)]
-pub(crate) struct LeftPaths {
+pub(crate) struct DrainingPaths {
     tasks: JoinSet<()>,
     /// Those whose ends keep connections.
     kept: JoinSet<()>,
@@ -37,7 +37,7 @@ pub(crate) struct LeftPaths {
     over: CancellationToken,
 }
 
-impl LeftPaths {
+impl DrainingPaths {
     pub(crate) fn is_empty(&self) -> bool {
         self.tasks.is_empty() && self.kept.is_empty()
     }
@@ -51,8 +51,14 @@ impl LeftPaths {
         }
     }
 
-    fn left(&self, path: Path, client: Sink, exchange: Arc<Exchange>, floor: usize) -> LeftPath {
-        LeftPath {
+    fn left(
+        &self,
+        path: Path,
+        client: Sink,
+        exchange: Arc<Exchange>,
+        floor: usize,
+    ) -> DrainingPath {
+        DrainingPath {
             path,
             client,
             exchange,
@@ -75,17 +81,17 @@ impl LeftPaths {
         client: Sink,
         exchange: Arc<Exchange>,
         floor: usize,
-        steering: Arc<Steering>,
+        pins: Arc<ConnectionPins>,
     ) {
-        let Some(number) = steering.leave(&path.ends.sink) else {
+        let Some(number) = pins.leave(&path.ends.sink) else {
             return;
         };
         let left = self.left(path, client, exchange, floor);
         self.kept.spawn(async move {
-            let unused = unused(&steering, number);
+            let unused = unused(&pins, number);
             left.pass_on(
                 Passes::Packets {
-                    steering: &steering,
+                    pins: &pins,
                     number,
                 },
                 unused,
@@ -107,7 +113,7 @@ impl LeftPaths {
 }
 
 /// A path that was left, and who hears what still comes on it.
-struct LeftPath {
+struct DrainingPath {
     path: Path,
     client: Sink,
     exchange: Arc<Exchange>,
@@ -120,10 +126,13 @@ enum Passes<'a> {
     /// Everything: answers.
     All,
     /// Packets, of connections that the path's end keeps; it is steered to by this number.
-    Packets { steering: &'a Steering, number: u64 },
+    Packets {
+        pins: &'a ConnectionPins,
+        number: u64,
+    },
 }
 
-impl LeftPath {
+impl DrainingPath {
     /// Passes on what comes until it is enough, or the tunnel or the path ends; then ends the path.
     async fn pass_on(mut self, passes: Passes<'_>, enough: impl Future<Output = ()>) {
         let stop = Stop::default();
@@ -135,7 +144,7 @@ impl LeftPath {
             alone: false,
             // Nothing is sent there that has limits, so what it says of them does not matter.
             limits: &limits,
-            steering: None,
+            pins: None,
         };
 
         let source = &mut self.path.ends.source;
@@ -157,8 +166,8 @@ impl LeftPath {
             }
         }
 
-        if let Passes::Packets { steering, number } = passes {
-            steering.forget(number);
+        if let Passes::Packets { pins, number } = passes {
+            pins.forget(number);
         }
         self.path.ends.farewell().await;
         drop(self.path.active);
@@ -166,9 +175,9 @@ impl LeftPath {
 }
 
 /// Resolves when no connection uses the path of this number any more.
-async fn unused(steering: &Steering, number: u64) {
+async fn unused(pins: &ConnectionPins, number: u64) {
     let is_used = |idle: Duration| idle < PIN_SILENCE;
-    while steering.idle(number).is_some_and(is_used) {
+    while pins.idle(number).is_some_and(is_used) {
         tokio::time::sleep(LOOK).await;
     }
 }

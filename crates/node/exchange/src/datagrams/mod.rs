@@ -1,12 +1,12 @@
 //! A tunnel of datagrams, which can move from one path to another without losing any.
 //!
 //! The new path is opened while the old one carries on. Then both directions stop between two datagrams, what the client sends takes
-//! the new path, and what still comes back on the old one is taken for a while ([`LeftPaths`]).
+//! the new path, and what still comes back on the old one is taken for a while ([`DrainingPaths`]).
 
 mod directions;
 mod draining_paths;
+mod path_epoch;
 pub(crate) mod resume;
-mod round;
 mod stalled;
 pub(crate) mod udp_bind;
 
@@ -20,7 +20,7 @@ use hermes_http::{Kind, Reset};
 use hermes_ip::offload::{SuperCapsule, agreement};
 use hermes_observe::Exchange;
 use hermes_packet::{Broken, Side};
-use hermes_packet::{ChargedBounds, Claim, Limits, Steering, Stop};
+use hermes_packet::{ChargedBounds, Claim, ConnectionPins, Limits, Stop};
 use hermes_plug::arrival::End;
 use hermes_proto::datagram_limit;
 use hermes_rules::session::Silence;
@@ -28,9 +28,9 @@ use tokio::time::timeout;
 
 use crate::carried::{Carry, TunnelEnd};
 use crate::datagrams::directions::Directions;
-use crate::datagrams::draining_paths::{LeftPaths, SWITCH_TIME};
+use crate::datagrams::draining_paths::{DrainingPaths, SWITCH_TIME};
+use crate::datagrams::path_epoch::{EVICTED, EpochEnd, Moving, PathEpoch};
 use crate::datagrams::resume::Again;
-use crate::datagrams::round::{EVICTED, Moving, Round, RoundEnd};
 use crate::reach::datagram_path::{Ends, Path};
 use crate::reach::departure;
 use crate::reach::session_token::Resumption;
@@ -61,24 +61,24 @@ impl Carry for DatagramTunnel {
 async fn carry(routed: &Routed, opened: Box<DatagramTunnel>) -> String {
     let (mut tunnel, mut guard) = Tunnel::new(routed, opened);
     loop {
-        let round = tunnel.round(&mut guard).await;
-        tunnel.exchange.moved(matches!(round, RoundEnd::Move(_)));
+        let epoch = tunnel.epoch(&mut guard).await;
+        tunnel.exchange.moved(matches!(epoch, EpochEnd::Move(_)));
 
         // On the heap, like all that is done between two rounds: every idle tunnel would have room for it.
-        let next = Box::pin(tunnel.follow(round, &mut guard, routed)).await;
+        let next = Box::pin(tunnel.follow(epoch, &mut guard, routed)).await;
         match next {
-            AfterRound::Round => {}
-            AfterRound::Wait(broken) => return Box::pin(tunnel.wait(broken, &mut guard)).await,
-            AfterRound::HandOver(claim) => return tunnel.hand_over(claim),
-            AfterRound::End(ended) => return Box::pin(tunnel.end(ended)).await,
+            AfterEpoch::Next => {}
+            AfterEpoch::Wait(broken) => return Box::pin(tunnel.wait(broken, &mut guard)).await,
+            AfterEpoch::HandOver(claim) => return tunnel.hand_over(claim),
+            AfterEpoch::End(ended) => return Box::pin(tunnel.end(ended)).await,
         }
     }
 }
 
-/// What follows a round.
-enum AfterRound {
+/// What follows an epoch.
+enum AfterEpoch {
     /// Another one.
-    Round,
+    Next,
     /// The side of its client broke, which only the client can open again.
     Wait(Broken),
     /// Another tunnel takes its session over.
@@ -94,9 +94,9 @@ pub(crate) struct Tunnel {
     pub(crate) path: Path,
     /// Bounds on datagrams that wait.
     bounds: ChargedBounds,
-    left: LeftPaths,
+    left: DrainingPaths,
     /// Which packets still go along those that were left, where the tunnel is one of IP.
-    steering: Option<Arc<Steering>>,
+    pins: Option<Arc<ConnectionPins>>,
     limits: Limits,
     pub(crate) again: Again,
     /// Whether the client asked for a session, and can open it again.
@@ -123,7 +123,7 @@ impl Tunnel {
         );
         let exchange = routed.exchange.clone();
         let asked = routed.asked.is_some();
-        let left = LeftPaths::default();
+        let left = DrainingPaths::default();
         let again = Again::default();
 
         (
@@ -133,7 +133,7 @@ impl Tunnel {
                 path,
                 bounds,
                 left,
-                steering: None,
+                pins: None,
                 limits,
                 again,
                 asked,
@@ -143,7 +143,7 @@ impl Tunnel {
     }
 
     /// Carries until the end, or until another path is open and nothing is in between.
-    async fn round(&mut self, guard: &mut TunnelGuard) -> RoundEnd {
+    async fn epoch(&mut self, guard: &mut TunnelGuard) -> EpochEnd {
         self.limits
             .lead(Side::Target, &self.path.ends.sink, self.path.listens);
         self.path.ends.source.set_bounds(self.bounds.clone());
@@ -158,7 +158,7 @@ impl Tunnel {
         let alone = self.left.is_empty();
         let stop = Stop::default();
         let client = self.client.sink.clone();
-        let mut round = Round {
+        let mut epoch = PathEpoch {
             exchange: &self.exchange,
             session: self.client.session(),
             has_udp: self.has_udp(),
@@ -178,33 +178,33 @@ impl Tunnel {
             stop: &stop,
             alone,
             limits: &self.limits,
-            steering: self.steering.as_deref(),
+            pins: self.pins.as_deref(),
         };
         let both = pin!(directions.carry());
-        round.run(both).await
+        epoch.run(both).await
     }
 
-    /// Does what the end of a round asks for.
+    /// Does what the end of an epoch asks for.
     async fn follow(
         &mut self,
-        round: RoundEnd,
+        epoch: EpochEnd,
         guard: &mut TunnelGuard,
         routed: &Routed,
-    ) -> AfterRound {
-        match round {
-            RoundEnd::Over(Err(broken)) if broken.is_of_the_path() => match broken.side {
-                Side::Client => return AfterRound::Wait(broken),
+    ) -> AfterEpoch {
+        match epoch {
+            EpochEnd::Over(Err(broken)) if broken.is_of_the_path() => match broken.side {
+                Side::Client => return AfterEpoch::Wait(broken),
                 Side::Target => {
                     if let Err(broken) = self.open_again(broken, guard).await {
-                        return AfterRound::End(Err(broken));
+                        return AfterEpoch::End(Err(broken));
                     }
                     self.take_back_super_packets(guard).await;
                     self.show_move(routed);
                 }
             },
-            RoundEnd::Over(ended) => return AfterRound::End(ended),
-            RoundEnd::Claimed(claim) => return AfterRound::HandOver(claim),
-            RoundEnd::Move(new) => {
+            EpochEnd::Over(ended) => return AfterEpoch::End(ended),
+            EpochEnd::Claimed(claim) => return AfterEpoch::HandOver(claim),
+            EpochEnd::Move(new) => {
                 let (path, opened) = *new;
                 let kind = guard.state().head().kind();
                 self.switch(path, kind).await;
@@ -216,7 +216,7 @@ impl Tunnel {
                 guard.moved(opened);
             }
         }
-        AfterRound::Round
+        AfterEpoch::Next
     }
 
     /// How long it may be silent. A client with a CONNECT-UDP stream says that it is done by ending that (RFC 9298, 3.1), and all nodes
@@ -252,8 +252,8 @@ impl Tunnel {
         }
 
         // Another end: connections of TCP stay where they were opened.
-        let steering = self.steering.get_or_insert_default().clone();
-        self.left.keep(old, client, exchange, floor, steering);
+        let pins = self.pins.get_or_insert_default().clone();
+        self.left.keep(old, client, exchange, floor, pins);
     }
 
     /// What the end said that the tunnel has left, which took super-packets, does not hold for another: that says so itself, if it does.

@@ -1,4 +1,4 @@
-//! A round of carrying datagrams: along one path, until that ends or is left for another.
+//! The time of a tunnel of datagrams on one path, until that ends or is left for another.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -32,15 +32,15 @@ pub(crate) const EVICTED: &str = "evicted: others needed its room";
 #[doc(alias = "bound")]
 const LEAVE_TIME: Duration = Duration::from_millis(50);
 
-/// Why a round of carrying was over.
-pub(crate) enum RoundEnd {
+/// How an epoch ended.
+pub(crate) enum EpochEnd {
     Over(Result<&'static str, Broken>),
     Move(Box<(Path, Opened)>),
     Claimed(Claim),
 }
 
-/// A round, beside its directions.
-pub(crate) struct Round<'a> {
+/// An epoch, beside its directions.
+pub(crate) struct PathEpoch<'a> {
     pub(crate) exchange: &'a Exchange,
     /// The client of a `udp` listener, if it is one.
     pub(crate) session: Option<Arc<Session>>,
@@ -57,7 +57,7 @@ pub(crate) struct Round<'a> {
 }
 
 /// What comes rarely while datagrams go to and fro.
-enum RoundEvent {
+enum EpochEvent {
     /// Both directions have stopped or ended, or one of them broke.
     Left(Result<Left, Broken>),
     Silent,
@@ -79,24 +79,24 @@ pub(crate) struct Moving {
     stalled: Stalled,
 }
 
-impl Round<'_> {
+impl PathEpoch<'_> {
     /// Carries until the end, or until another path is open and nothing is in between.
     pub async fn run(
         &mut self,
         mut directions: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
-    ) -> RoundEnd {
+    ) -> EpochEnd {
         let counters = self.exchange.counters();
         let silence = self.silence;
         let mut silent = pin!(silent(counters, silence));
 
         loop {
-            let came = self.carry(directions.as_mut(), silent.as_mut()).await;
-            if matches!(came, RoundEvent::Silent) && !self.is_done() {
+            let event = self.carry(directions.as_mut(), silent.as_mut()).await;
+            if matches!(event, EpochEvent::Silent) && !self.is_done() {
                 silent.set(self::silent(counters, silence));
                 continue;
             }
 
-            if let Some(end) = self.act(came, directions.as_mut()).await {
+            if let Some(end) = self.act(event, directions.as_mut()).await {
                 return end;
             }
         }
@@ -107,7 +107,7 @@ impl Round<'_> {
         &mut self,
         directions: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
         silent: Pin<&mut impl Future<Output = ()>>,
-    ) -> RoundEvent {
+    ) -> EpochEvent {
         let Moving { opening, stalled } = &mut self.moving;
         let stop = self.stop;
         let client = self.client;
@@ -115,17 +115,17 @@ impl Round<'_> {
 
         let beside = pin!(async {
             tokio::select! {
-                () = silent, if self.has_udp => RoundEvent::Silent,
-                () = self.exchange.evicted() => RoundEvent::Evicted,
-                claim = self.resumption.claimed() => RoundEvent::Claimed(claim),
-                order = self.guard.order() => RoundEvent::Ordered(order),
-                opened = finished(opening) => RoundEvent::Opened(Box::new(opened)),
+                () = silent, if self.has_udp => EpochEvent::Silent,
+                () = self.exchange.evicted() => EpochEvent::Evicted,
+                claim = self.resumption.claimed() => EpochEvent::Claimed(claim),
+                order = self.guard.order() => EpochEvent::Ordered(order),
+                opened = finished(opening) => EpochEvent::Opened(Box::new(opened)),
             }
         });
 
         tokio::select! {
-            left = carried(directions, is_between) => left.map_or(RoundEvent::Between, RoundEvent::Left),
-            came = wake_gated(beside) => came,
+            left = carried(directions, is_between) => left.map_or(EpochEvent::Between, EpochEvent::Left),
+            event = wake_gated(beside) => event,
         }
     }
 
@@ -135,38 +135,38 @@ impl Round<'_> {
         self.session.as_ref().is_none_or(|session| session.retire())
     }
 
-    /// Does what has to be done. `None`: the round goes on. What waits is on the heap: it is rare, and each tunnel would have room for it.
+    /// Does what has to be done. `None`: the epoch goes on. What waits is on the heap: it is rare, and each tunnel would have room for it.
     async fn act(
         &mut self,
-        came: RoundEvent,
+        event: EpochEvent,
         directions: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
-    ) -> Option<RoundEnd> {
-        match came {
-            RoundEvent::Left(left) => Some(RoundEnd::Over(left.map(|_| "done"))),
-            RoundEvent::Silent => Some(RoundEnd::Over(Ok("idle"))),
-            RoundEvent::Evicted => Some(RoundEnd::Over(Ok(EVICTED))),
-            RoundEvent::Claimed(claim) => {
+    ) -> Option<EpochEnd> {
+        match event {
+            EpochEvent::Left(left) => Some(EpochEnd::Over(left.map(|_| "done"))),
+            EpochEvent::Silent => Some(EpochEnd::Over(Ok("idle"))),
+            EpochEvent::Evicted => Some(EpochEnd::Over(Ok(EVICTED))),
+            EpochEvent::Claimed(claim) => {
                 Box::pin(rest(directions, self.stop)).await;
-                Some(RoundEnd::Claimed(claim))
+                Some(EpochEnd::Claimed(claim))
             }
-            RoundEvent::Ordered(Order::End(reason)) => {
-                Some(RoundEnd::Over(Err(Broken::policy(&reason))))
+            EpochEvent::Ordered(Order::End(reason)) => {
+                Some(EpochEnd::Over(Err(Broken::policy(&reason))))
             }
-            RoundEvent::Ordered(Order::Move(moved)) if !self.can_follow(&moved) => {
+            EpochEvent::Ordered(Order::Move(moved)) if !self.can_follow(&moved) => {
                 let reason = Reason::OtherAction(moved.route.name.to_string());
-                Some(RoundEnd::Over(Err(Broken::policy(&reason))))
+                Some(EpochEnd::Over(Err(Broken::policy(&reason))))
             }
-            RoundEvent::Ordered(Order::Move(moved)) => {
+            EpochEvent::Ordered(Order::Move(moved)) => {
                 self.begin_move(moved);
                 None
             }
-            RoundEvent::Between => {
+            EpochEvent::Between => {
                 // The rules may have changed meanwhile.
                 self.moving.stalled.waits = false;
                 self.guard.reevaluate();
                 None
             }
-            RoundEvent::Opened(opened) => Box::pin(self.opened(directions, *opened)).await,
+            EpochEvent::Opened(opened) => Box::pin(self.opened(directions, *opened)).await,
         }
     }
 
@@ -200,7 +200,7 @@ impl Round<'_> {
         &mut self,
         directions: Pin<&mut impl Future<Output = Result<Left, Broken>>>,
         opened: Result<(Path, Opened), Refusal>,
-    ) -> Option<RoundEnd> {
+    ) -> Option<EpochEnd> {
         self.moving.opening = None;
         let stays = match opened {
             Ok(new) => match leave(directions, self.stop, self.client, Box::new(new)).await {
@@ -220,7 +220,7 @@ impl Round<'_> {
         };
 
         self.exchange.moved(false);
-        stays.err().map(|broken| RoundEnd::Over(Err(broken)))
+        stays.err().map(|broken| EpochEnd::Over(Err(broken)))
     }
 }
 
@@ -256,7 +256,7 @@ async fn leave(
     stop: &Stop,
     client: &Sink,
     new: Box<(Path, Opened)>,
-) -> Result<RoundEnd, Box<(Path, Opened)>> {
+) -> Result<EpochEnd, Box<(Path, Opened)>> {
     stop.set();
     let left = tokio::time::timeout(SWITCH_TIME, directions).await;
 
@@ -279,15 +279,15 @@ async fn rest(directions: Pin<&mut impl Future<Output = Result<Left, Broken>>>, 
 fn stopped(
     directions: Result<Result<Left, Broken>, tokio::time::error::Elapsed>,
     new: Box<(Path, Opened)>,
-) -> RoundEnd {
+) -> EpochEnd {
     let over = match directions {
         Ok(Ok(Left::Ended)) => Ok("done"),
         Ok(Err(broken)) if broken.side == Side::Client => Err(broken),
-        Ok(Ok(Left::Stopped) | Err(_)) => return RoundEnd::Move(new),
+        Ok(Ok(Left::Stopped) | Err(_)) => return EpochEnd::Move(new),
         Err(_) => Err(Broken::idle(Side::Target)),
     };
 
     // It must not look like a broken path: the proxy that ends the tunnel would wait for it to be opened again.
     new.0.ends.sink.reset(Reset::Unneeded);
-    RoundEnd::Over(over)
+    EpochEnd::Over(over)
 }

@@ -130,7 +130,7 @@ async fn carry(
         stop: &stop,
         alone: true,
         limits: &limits,
-        steering: None,
+        pins: None,
     };
 
     let up = direction(Side::Client);

@@ -22,7 +22,9 @@ use hermes_ip::offload::agreement;
 use hermes_ip::{PacketScope, PoolError};
 use hermes_net::memory::{Memory, Owner};
 use hermes_net::{Asker, PeerAddress};
-use hermes_packet::tun::{DEVICE_FIELD, DevicePart, FlowStack, TunTunnel, TunnelOwner, carry};
+use hermes_packet::tun::{
+    DEVICE_FIELD, DeviceClient, DevicePart, FlowStack, TunTunnel, TunnelOwner, carry,
+};
 use hermes_packet::{Broken, Side};
 use hermes_packet::{SessionEntry, Token};
 use hermes_plug::arrival::Arrival;
@@ -268,8 +270,12 @@ impl PacketTunnel {
     }
 
     async fn carry_on(mut self, routed: &Routed) -> String {
-        let ends = (&mut self.client.source, &self.client.sink);
-        let carried = carry(&routed.exchange, self.tunnel.clone(), ends, self.listens);
+        let client = DeviceClient {
+            source: &mut self.client.source,
+            sink: &self.client.sink,
+            listens: self.listens,
+        };
+        let carried = carry(&routed.exchange, self.tunnel.clone(), client);
         let ended = tokio::select! {
             ended = carried => ended,
             reason = self.guard.ended() => Err(Broken::policy(&reason)),

@@ -7,6 +7,7 @@ use hermes_proto::capsule::CapsuleType;
 use hermes_proto::ip::IpPrefix;
 use ipnet::IpNet;
 
+use super::assignment::Assignment;
 use super::end::TunTunnel;
 use super::service::{TunClient, TunService};
 use super::shared_addresses::AddressDecision;
@@ -56,34 +57,37 @@ impl TunTunnel {
                     tracing::warn!(device = self.hub.device.name(), %prefix, "the proxy refused an address that was asked for");
                     has_refused = true;
                 }
+                let assignment = Assignment {
+                    usable: &taken,
+                    all: &assigned,
+                    is_answer,
+                    has_refused,
+                };
                 if let Some(shared) = &client.shared {
-                    let decided =
-                        shared.handle_assigned(self.end.number, &taken, (is_answer, has_refused));
-                    return self.share(decided);
+                    return self.share(shared.handle_assigned(self.end.number, assignment));
                 }
-                self.handle_assigned(client, (&taken, &assigned), is_answer)?;
+                self.handle_assigned(client, assignment)?;
             }
             (SessionEvent::Assigned { .. } | SessionEvent::Routed { .. }, _) => {}
         }
         Ok(())
     }
 
-    /// Decides about what the tunnel assigned: what may be used of it, and all of it.
+    /// Decides about the addresses that the tunnel assigned.
     ///
     /// # Errors
     /// The device refuses all of it.
     fn handle_assigned(
         &self,
         client: &TunClient,
-        (taken, assigned): (&[IpPrefix], &[IpPrefix]),
-        is_answer: bool,
+        assignment: Assignment<'_>,
     ) -> Result<(), String> {
         let mut wanted = client.wanted.lock();
-        match wanted.handle_assigned((taken, assigned), is_answer) {
+        match wanted.handle_assigned(assignment) {
             Wanted::Request(addresses) => {
                 self.end.with_session(|session| session.request(&addresses));
             }
-            Wanted::Adopt => self.adopt(taken),
+            Wanted::Adopt => self.adopt(assignment.usable),
             Wanted::Keep(adoption) => {
                 if !adoption.new.is_empty() {
                     self.adopt(wanted.held());
@@ -92,12 +96,12 @@ impl TunTunnel {
                     session.accept_addresses(wanted.accepts());
                     session.unanswered().is_empty() && session.own_addresses().is_empty()
                 });
-                if has_none && !assigned.is_empty() {
+                if has_none && !assignment.all.is_empty() {
                     let held = wanted.held();
                     return Err(format!(
                         "it has {} and was assigned {}",
                         listed(held),
-                        listed(assigned)
+                        listed(assignment.all)
                     ));
                 }
                 self.translate(&adoption);

@@ -15,17 +15,30 @@ use crate::{Bounds, Broken, Limits, PacketDirection, PacketEnd, Side, Sink, Sour
 /// How often to look whether the path carries more or less than before.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Carries a tunnel between its device and its client, until the client's stream ends, or its device ends it. `listens` says whether
-/// the client understands [limits](hermes_proto::datagram_limit).
+/// The client of a tunnel that ends at a device.
+pub struct DeviceClient<'a> {
+    /// Packets that it sends.
+    pub source: &'a mut Source,
+    /// Where packets to it go.
+    pub sink: &'a Sink,
+    /// Whether it understands [limits](hermes_proto::datagram_limit).
+    pub listens: bool,
+}
+
+/// Carries a tunnel between its device and its client, until the client's stream ends, or its device ends it.
 ///
 /// # Errors
 /// A side broke.
 pub async fn carry(
     exchange: &Exchange,
     tunnel: Arc<TunTunnel>,
-    (source, sink): (&mut Source, &Sink),
-    listens: bool,
+    client: DeviceClient<'_>,
 ) -> Result<&'static str, Broken> {
+    let DeviceClient {
+        source,
+        sink,
+        listens,
+    } = client;
     // Packets that are too large for QUIC datagrams go as capsules, so that every tunnel carries
     // IPv6.
     let mut limits = Limits::new(MIN_MTU_V6);
@@ -42,7 +55,7 @@ pub async fn carry(
         stop: &stop,
         alone: true,
         limits: &limits,
-        steering: None,
+        pins: None,
     };
     let inwards = direction(Side::Client);
     let outwards = direction(Side::Target);
@@ -74,7 +87,7 @@ pub async fn take(exchange: &Exchange, tunnel: Arc<TunTunnel>, source: &mut Sour
         stop: &stop,
         alone: true,
         limits: &limits,
-        steering: None,
+        pins: None,
     };
     tokio::select! {
         // However it ended: the tunnel goes on with the other one.

@@ -28,9 +28,9 @@ pub(super) struct DeviceGroup<E> {
 
 /// A tunnel of a group, by its number.
 #[derive(Debug)]
-struct GroupMember<E> {
-    number: u64,
-    end: Arc<E>,
+pub(super) struct GroupMember<E> {
+    pub(super) number: u64,
+    pub(super) end: Arc<E>,
 }
 
 /// The owner of a group of tunnels.
@@ -102,25 +102,24 @@ impl<E> DeviceGroups<E> {
         self.open.lock().get(&key(owner)?).cloned()
     }
 
-    /// Enters a tunnel of this number with its lease. `None`: its owner has no others, and so it has no group.
+    /// Enters a tunnel with its lease. `None`: its owner has no others, and so it has no group.
     pub(super) fn join(
         &self,
         owner: &TunnelOwner,
-        (number, end): (u64, &Arc<E>),
+        member: GroupMember<E>,
         lease: &Lease,
     ) -> Option<Arc<DeviceGroup<E>>> {
         let key = key(owner)?;
         let mut open = self.open.lock();
         let group = open.entry(key).or_insert_with(|| {
             Arc::new(DeviceGroup {
-                number,
+                number: member.number,
                 lease: Mutex::new(lease.clone()),
                 members: Mutex::new(Vec::new()),
                 hosts: Mutex::default(),
             })
         });
-        let end = end.clone();
-        group.members.lock().push(GroupMember { number, end });
+        group.members.lock().push(member);
         Some(group.clone())
     }
 

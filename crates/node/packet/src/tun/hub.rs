@@ -81,7 +81,7 @@ impl TunHub {
         service: TunService,
         stack: StackDeviceSettings,
     ) -> Arc<Self> {
-        let device = HubDevice::stack((&settings.name, &settings.addresses), stack);
+        let device = HubDevice::stack(&settings, stack);
         Self::with(device, settings, service)
     }
 
@@ -92,10 +92,10 @@ impl TunHub {
     pub fn on_another_machine(
         settings: TunSettings,
         service: TunService,
-        (ports, remote): (&WireguardPorts, RemoteSettings),
+        ports: &WireguardPorts,
+        remote: RemoteSettings,
     ) -> Result<Arc<Self>, String> {
-        let known = (settings.name.as_str(), settings.addresses.as_slice());
-        let device = Arc::new(RemoteDevice::open(ports, known, remote)?);
+        let device = Arc::new(RemoteDevice::open(ports, &settings, remote)?);
         let hub = Self::with(HubDevice::Remote(device.clone()), settings, service);
         let led: Weak<Self> = Arc::downgrade(&hub);
         device.lead(led);

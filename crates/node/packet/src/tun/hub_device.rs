@@ -79,19 +79,16 @@ impl HubDevice {
         }))
     }
 
-    /// No device, but a stack for each tunnel, or one for all, which has these addresses until a tunnel assigns others.
-    pub(super) fn stack(
-        (name, addresses): (&str, &[IpNet]),
-        settings: StackDeviceSettings,
-    ) -> Self {
-        let StackDeviceSettings { stack, datagrams } = settings;
+    /// No device, but a stack for each tunnel, or one for all, which has the addresses of `settings` until a tunnel assigns others.
+    pub(super) fn stack(settings: &TunSettings, details: StackDeviceSettings) -> Self {
+        let StackDeviceSettings { stack, datagrams } = details;
         let own = (!stack.intercepts).then(|| FlowStack::new(stack, datagrams));
         Self::Stack(StackDevice {
-            name: name.to_owned(),
-            settings,
+            name: settings.name.clone(),
+            settings: details,
             own,
             assigned: Notify::new(),
-            addresses: Mutex::new(addresses.to_vec()),
+            addresses: Mutex::new(settings.addresses.clone()),
         })
     }
 

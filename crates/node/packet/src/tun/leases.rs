@@ -6,6 +6,7 @@ use hermes_ip::{Lease, PoolError};
 use hermes_proto::connect_ip::RequestedAddress;
 use hermes_proto::ip::IpPrefix;
 
+use super::device_group::GroupMember;
 use super::end::TunEnd;
 use super::hub::TunHub;
 use super::service::{TunProxy, TunService};
@@ -21,7 +22,11 @@ impl TunHub {
         let Some(own) = lease.clone() else {
             return;
         };
-        let Some(group) = proxy.groups.join(end.owner(), (end.number(), end), &own) else {
+        let member = GroupMember {
+            number: end.number(),
+            end: end.clone(),
+        };
+        let Some(group) = proxy.groups.join(end.owner(), member, &own) else {
             return;
         };
 

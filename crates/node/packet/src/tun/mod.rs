@@ -17,6 +17,7 @@
 //! What comes out of a tunnel at once goes to a stack, or to a port of WireGuard, under one lock; so do the datagrams of a run on such a port.
 
 mod assigned_addresses;
+mod assignment;
 mod carry;
 mod device_group;
 mod device_queues;
@@ -62,7 +63,7 @@ mod udp_flow;
 mod wanted_addresses;
 mod wireguard_ports;
 
-pub use carry::{carry, take};
+pub use carry::{DeviceClient, carry, take};
 pub use device_queues::ClaimedQueue;
 pub use device_view::{ClientTunnel, DeviceView, Ipv6Proof};
 pub use end::TunTunnel;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use hermes_ip::InnerMtu;
+use hermes_net::tun::TunSettings;
 use hermes_wireguard::{PeerId, PeerSettings, PrivateKey};
 use ipnet::IpNet;
 use serde::Serialize;
@@ -78,25 +79,25 @@ pub struct RefusedView {
 }
 
 impl RemoteDevice {
-    /// Adds the other machine to its port.
+    /// Adds the other machine to its port, for a device with the name and the addresses of `settings`.
     ///
     /// # Errors
     /// There is no such port, or the machine is a peer of another device; in words.
     pub(super) fn open(
         ports: &WireguardPorts,
-        (name, addresses): (&str, &[IpNet]),
-        settings: RemoteSettings,
+        settings: &TunSettings,
+        remote: RemoteSettings,
     ) -> Result<Self, String> {
-        let RemoteSettings { listen, key, peer } = settings;
+        let RemoteSettings { listen, key, peer } = remote;
         let mtu = InnerMtu::new(peer.mtu).map_err(|error| error.to_string())?;
         let port = ports.open(listen, &key)?;
         let peer = port.add_peer(peer)?;
         Ok(Self {
-            name: name.to_owned(),
+            name: settings.name.clone(),
             port,
             peer,
             mtu,
-            addresses: addresses.to_vec(),
+            addresses: settings.addresses.clone(),
         })
     }
 

@@ -15,6 +15,7 @@ use hermes_proto::datagram::DatagramFormat;
 use hermes_proto::ip::IpPrefix;
 use hermes_stack::StackSettings;
 
+use super::assignment::Assignment;
 use super::wanted_addresses::Wanted;
 use super::wanted_addresses::WantedAddresses;
 use super::{
@@ -211,7 +212,12 @@ impl UserDevice {
         let Some(SessionEvent::Assigned { taken, .. }) = event.unwrap() else {
             return;
         };
-        let wanted = self.wanted.handle_assigned((&taken, &taken), is_answer);
+        let wanted = self.wanted.handle_assigned(Assignment {
+            usable: &taken,
+            all: &taken,
+            is_answer,
+            has_refused: false,
+        });
         if let Wanted::Request(addresses) = wanted {
             self.session.request(&addresses);
         }

@@ -6,6 +6,7 @@ use hermes_ip::{Adoption, DeviceAddresses, OtherAddress};
 use hermes_proto::ip::IpPrefix;
 use parking_lot::Mutex;
 
+use super::assignment::Assignment;
 use super::wanted_addresses::{MOST_REQUESTS, OtherAssigned};
 
 /// The addresses that all tunnels of a device have.
@@ -61,16 +62,13 @@ impl SharedAddresses {
         self.state.lock().held()
     }
 
-    /// Notes the addresses that a tunnel assigned, and whether it answered a request, or refused
-    /// it.
+    /// Decides about an assignment to one of the tunnels.
     pub(super) fn handle_assigned(
         &self,
         tunnel: u64,
-        assigned: &[IpPrefix],
-        (is_answer, has_refused): (bool, bool),
+        assignment: Assignment<'_>,
     ) -> AddressDecision {
-        let mut state = self.state.lock();
-        state.handle(tunnel, assigned, (is_answer, has_refused))
+        self.state.lock().handle(tunnel, assignment)
     }
 
     /// A tunnel has ended. The device keeps its addresses for the next one.
@@ -90,12 +88,13 @@ impl SharedState {
             .collect()
     }
 
-    fn handle(
-        &mut self,
-        tunnel: u64,
-        assigned: &[IpPrefix],
-        (is_answer, has_refused): (bool, bool),
-    ) -> AddressDecision {
+    fn handle(&mut self, tunnel: u64, assignment: Assignment<'_>) -> AddressDecision {
+        let Assignment {
+            usable: assigned,
+            is_answer,
+            has_refused,
+            ..
+        } = assignment;
         if assigned.is_empty() {
             return match has_refused {
                 true => self.refuse(tunnel, "no address"),
@@ -173,7 +172,11 @@ mod tests {
         assigned: &[IpPrefix],
         has_refused: bool,
     ) -> AddressDecision {
-        shared.handle_assigned(tunnel, assigned, (true, has_refused))
+        let assignment = Assignment {
+            has_refused,
+            ..Assignment::unasked(assigned).answer()
+        };
+        shared.handle_assigned(tunnel, assignment)
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use hermes_ip::{Accepts, Adoption, DeviceAddresses, OtherAddress};
 use hermes_proto::ip::IpPrefix;
 
+use super::assignment::Assignment;
+
 /// What happens where a tunnel assigns other addresses than the device has, and not those that it asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherAssigned {
@@ -86,13 +88,15 @@ impl WantedAddresses {
         }
     }
 
-    /// Takes note of what a tunnel assigned, as it does unasked when it leads to another end than before, or when another device of its user
-    /// comes for its own address: what may be used of it, and all of it.
-    pub(super) fn handle_assigned(
-        &mut self,
-        (taken, assigned): (&[IpPrefix], &[IpPrefix]),
-        is_answer: bool,
-    ) -> Wanted {
+    /// Decides about an assignment. A tunnel assigns unasked where it leads to another end than before, or where another device of its user
+    /// comes for its own address.
+    pub(super) fn handle_assigned(&mut self, assignment: Assignment<'_>) -> Wanted {
+        let Assignment {
+            usable: taken,
+            all: assigned,
+            is_answer,
+            ..
+        } = assignment;
         let is_lost = |held: &&IpPrefix| !taken.iter().any(|one| one.covers(held));
         let lost: Vec<IpPrefix> = self.held.iter().filter(is_lost).copied().collect();
         // It says again what it had answered.
@@ -136,8 +140,12 @@ mod tests {
 
         /// The answer, where there was a request.
         fn assigned_of(&mut self, taken: &[IpPrefix], assigned: &[IpPrefix]) -> Wanted {
-            let is_answer = self.asked > 0;
-            self.handle_assigned((taken, assigned), is_answer)
+            self.handle_assigned(Assignment {
+                usable: taken,
+                all: assigned,
+                is_answer: self.asked > 0,
+                has_refused: false,
+            })
         }
     }
 
@@ -170,16 +178,17 @@ mod tests {
         // An end that it comes to gives it another, and yet another before it answers.
         let request = Wanted::Request(own.clone());
         for given in [&other, &third] {
-            assert_eq!(wanted.handle_assigned((given, given), false), request);
+            assert_eq!(wanted.handle_assigned(Assignment::unasked(given)), request);
         }
-        assert_eq!(wanted.handle_assigned((&own, &own), true), Wanted::Adopt);
+        let answer = Assignment::unasked(&own).answer();
+        assert_eq!(wanted.handle_assigned(answer), Wanted::Adopt);
 
         // One that never answers is not asked for ever.
         for given in [&other, &third, &other, &third] {
-            assert_eq!(wanted.handle_assigned((given, given), false), request);
+            assert_eq!(wanted.handle_assigned(Assignment::unasked(given)), request);
         }
         assert_eq!(
-            wanted.handle_assigned((&other, &other), false),
+            wanted.handle_assigned(Assignment::unasked(&other)),
             Wanted::Adopt
         );
         assert_eq!(wanted.held(), other);

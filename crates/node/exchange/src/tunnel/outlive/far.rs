@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_admit::next::Next;
-use hermes_admit::outliving::{Cell, FarEnd, KEEP_FOR, WINDOW, WindowShare};
+use hermes_admit::outliving::{FarEnd, KEEP_FOR, SharedEnd, WINDOW, WindowShare};
 use hermes_admit::reevaluate::{Opened, TunnelGuard, TunnelState, enter};
 use hermes_admit::routed::Routed;
 use hermes_http::{Duplex, Kind, RequestHead, Reset};
@@ -99,7 +99,7 @@ impl NewSession {
         let entry = entry.owned_by(&routed.owner());
 
         let handed = FarEnd {
-            cell: Cell::new(end, share),
+            shared: SharedEnd::new(end, share),
             target: target.streams,
             endpoint: target.endpoint,
             address: target.address,
@@ -143,7 +143,7 @@ pub(crate) async fn resume(
 
     let (mut handed, destination) = handed;
     handed.times += 1;
-    handed.cell.resume();
+    handed.shared.resume();
 
     let tries = Tries::new(routed, next, arrival.head());
     tries.begin();
@@ -234,8 +234,8 @@ enum FarOver {
 }
 
 /// A tunnel while it is carried, beside its streams.
-struct Far<'a> {
-    cell: &'a Cell,
+struct ResumeServer<'a> {
+    shared: &'a SharedEnd,
     entry: &'a mut SessionEntry<Box<FarEnd>>,
     guard: &'a mut TunnelGuard,
     state: Arc<TunnelState>,
@@ -273,19 +273,19 @@ impl FarTunnel {
             path,
         } = self;
 
-        let FarEnd { cell, target, .. } = &mut *handed;
-        let cell = &*cell;
-        let far = Far {
-            cell,
+        let FarEnd { shared, target, .. } = &mut *handed;
+        let shared = &*shared;
+        let far = ResumeServer {
+            shared,
             entry: &mut entry,
             state: guard.state().clone(),
             guard: &mut guard,
             exchange,
-            path: path.map(|path| path::carry(path, cell)),
+            path: path.map(|path| path::carry(path, shared)),
             waits: None,
         };
 
-        let side = sides::carry(target, cell, Side::Target, exchange.counters());
+        let side = sides::carry(target, shared, Side::Target, exchange.counters());
         let end = far.run(pin!(side)).await;
         match end {
             FarOver::Claimed(claim) => {
@@ -301,7 +301,7 @@ impl FarTunnel {
     }
 }
 
-impl Far<'_> {
+impl ResumeServer<'_> {
     async fn run(mut self, mut side: Pin<&mut impl Future<Output = SideEnd>>) -> FarOver {
         if self.path.is_none() {
             let lost = "the near end was gone before it was answered".to_owned();
@@ -396,7 +396,7 @@ impl Far<'_> {
 
     /// The target broke, or the tunnel may not go on. The near end hears of it, now or when it comes back.
     async fn broken(mut self, broken: Broken) -> FarOver {
-        self.cell
+        self.shared
             .reset(u32::from(broken.reset.reason()).into(), &broken.reason());
         if let Some(path) = &mut self.path {
             let told = timeout(LAST_WORD, path).await;
@@ -430,10 +430,10 @@ impl Far<'_> {
             return FarOver::Over(end);
         }
 
-        let cell = self.cell;
+        let shared = self.shared;
         tokio::select! {
             biased;
-            () = poll_fn(|cx| cell.poll_delivered(cx)) => FarOver::Over(Ok(())),
+            () = poll_fn(|cx| shared.poll_delivered(cx)) => FarOver::Over(Ok(())),
             end = side => FarOver::Over(match end {
                 SideEnd::Broken(broken) => Err(broken),
                 SideEnd::Reset(reset, reason) => Err(Broken::reset(Side::Client, reset).note(&reason)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_admit::next::Next;
-use hermes_admit::outliving::{Cell, ResumePolicy, WindowShare, ticket};
+use hermes_admit::outliving::{ResumePolicy, SharedEnd, WindowShare, ticket};
 use hermes_admit::reevaluate::{Move, Opened, Order, TunnelGuard, TunnelState};
 use hermes_admit::routed::Routed;
 use hermes_http::{Duplex, Kind, RequestHead, Reset};
@@ -131,8 +131,8 @@ struct NoPath {
 }
 
 /// What is left of a tunnel while it is carried, beside its streams.
-struct Near<'a> {
-    cell: &'a Cell,
+struct ResumeClient<'a> {
+    shared: &'a SharedEnd,
     guard: &'a mut TunnelGuard,
     exchange: &'a Exchange,
     grant: Grant,
@@ -187,15 +187,15 @@ impl NearTunnel {
 
         let Granted { asked, grant } = granted;
         let end = ResumableEnd::new(grant.session, grant.epoch);
-        let cell = Cell::new(end, asked.share);
+        let shared = SharedEnd::new(end, asked.share);
 
-        let near = Near {
-            cell: &cell,
+        let near = ResumeClient {
+            shared: &shared,
             guard: &mut guard,
             exchange,
             grant,
             policy: asked.policy,
-            path: Some((path::carry(path, &cell), active)),
+            path: Some((path::carry(path, &shared), active)),
             opening: None,
             tickets: 0,
             times: 0,
@@ -203,7 +203,7 @@ impl NearTunnel {
             is_complete: false,
         };
 
-        let side = sides::carry(&mut client, &cell, Side::Client, exchange.counters());
+        let side = sides::carry(&mut client, &shared, Side::Client, exchange.counters());
         let carried = near.run(pin!(side)).await;
         match &carried {
             Err(broken) => client.outgoing.reset(broken.reset),
@@ -216,7 +216,7 @@ impl NearTunnel {
     }
 }
 
-impl Near<'_> {
+impl ResumeClient<'_> {
     async fn run(
         mut self,
         mut side: Pin<&mut impl Future<Output = SideEnd>>,
@@ -246,7 +246,7 @@ impl Near<'_> {
 
     async fn event(&mut self, side: Pin<&mut impl Future<Output = SideEnd>>) -> NearEvent {
         let Self {
-            cell,
+            shared,
             guard,
             path,
             opening,
@@ -268,7 +268,7 @@ impl Near<'_> {
                 });
                 NearEvent::Opened(Box::new(opened), why)
             }
-            () = poll_fn(|cx| cell.poll_delivered(cx)), if *is_complete => NearEvent::Delivered,
+            () = poll_fn(|cx| shared.poll_delivered(cx)), if *is_complete => NearEvent::Delivered,
             () = expired(until) => NearEvent::TooLate,
         }
     }
@@ -325,8 +325,8 @@ impl Near<'_> {
             Ok(opened) => {
                 // What is still on the old path is sent again, or was received.
                 self.path = None;
-                self.cell.resume();
-                self.path = Some((path::carry(opened.streams, self.cell), opened.active));
+                self.shared.resume();
+                self.path = Some((path::carry(opened.streams, self.shared), opened.active));
                 self.lost = None;
                 self.times += 1;
 
@@ -364,7 +364,7 @@ impl Near<'_> {
 
     /// Tells the far end that the tunnel is over. If there is no path, one is tried for: the target would wait for nothing.
     async fn tell(&mut self, broken: &Broken) {
-        self.cell
+        self.shared
             .reset(u32::from(broken.reset.reason()).into(), &broken.reason());
         let telling = async {
             loop {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use hermes_admit::outliving::{Cell, ToPath};
+use hermes_admit::outliving::{SharedEnd, ToPath};
 use hermes_http::{Duplex, Frame, Incoming, Outgoing};
 use tokio::time::timeout;
 
@@ -32,17 +32,17 @@ pub(super) enum PathEnd {
 pub(super) type Carrying<'a> = Pin<Box<dyn Future<Output = PathEnd> + Send + 'a>>;
 
 /// Carries a path to its end.
-pub(super) fn carry(mut path: Duplex, cell: &Cell) -> Carrying<'_> {
+pub(super) fn carry(mut path: Duplex, shared: &SharedEnd) -> Carrying<'_> {
     Box::pin(async move {
         let Duplex { incoming, outgoing } = &mut path;
         let end = tokio::select! {
-            end = send(outgoing, cell) => end,
-            end = receive(incoming, cell) => end,
+            end = send(outgoing, shared) => end,
+            end = receive(incoming, shared) => end,
         };
 
         match end {
             // The peer knew it first.
-            PathEnd::Lost(_) if cell.is_complete() => {
+            PathEnd::Lost(_) if shared.is_complete() => {
                 PathEnd::Complete(path.outgoing.finish(None).await.is_ok())
             }
             PathEnd::Complete(_) => PathEnd::Complete(part(&mut path).await),
@@ -55,9 +55,9 @@ pub(super) fn carry(mut path: Duplex, cell: &Cell) -> Carrying<'_> {
     })
 }
 
-async fn send(outgoing: &mut Outgoing, cell: &Cell) -> PathEnd {
+async fn send(outgoing: &mut Outgoing, shared: &SharedEnd) -> PathEnd {
     loop {
-        let next = match cell.to_path() {
+        let next = match shared.to_path() {
             Some(next) => next,
             None => {
                 // Nothing more is there for now, so what was gathered must not wait for it.
@@ -66,7 +66,7 @@ async fn send(outgoing: &mut Outgoing, cell: &Cell) -> PathEnd {
                 }
                 tokio::select! {
                     biased;
-                    next = poll_fn(|cx| cell.poll_to_path(cx)) => next,
+                    next = poll_fn(|cx| shared.poll_to_path(cx)) => next,
                     reset = outgoing.broken() => {
                         return PathEnd::Lost(format!("the stream was reset ({reset:?})"));
                     }
@@ -86,9 +86,9 @@ async fn send(outgoing: &mut Outgoing, cell: &Cell) -> PathEnd {
     }
 }
 
-async fn receive(incoming: &mut Incoming, cell: &Cell) -> PathEnd {
+async fn receive(incoming: &mut Incoming, shared: &SharedEnd) -> PathEnd {
     loop {
-        let frame = poll_fn(|cx| match cell.poll_wants_path(cx) {
+        let frame = poll_fn(|cx| match shared.poll_wants_path(cx) {
             Poll::Ready(()) => incoming.poll_frame(cx),
             // What comes meanwhile is packed.
             Poll::Pending => incoming.poll_unasked(cx).map(|error| Some(Err(error))),
@@ -96,7 +96,7 @@ async fn receive(incoming: &mut Incoming, cell: &Cell) -> PathEnd {
 
         match frame.await {
             Some(Ok(Frame::Data(chunk))) => {
-                if let Err(error) = cell.handle_path(chunk) {
+                if let Err(error) = shared.handle_path(chunk) {
                     return PathEnd::Malformed(error.to_string());
                 }
             }

@@ -4,7 +4,7 @@ use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hermes_admit::outliving::Cell;
+use hermes_admit::outliving::SharedEnd;
 use hermes_http::{Duplex, Frame, Incoming, Outgoing, Reset};
 use hermes_observe::Counters;
 use hermes_packet::{Broken, Side};
@@ -23,7 +23,7 @@ pub(super) enum SideEnd {
 /// Carries what comes from that side and what goes there; resolves only if the tunnel is over.
 pub(super) async fn carry(
     streams: &mut Duplex,
-    cell: &Cell,
+    shared: &SharedEnd,
     side: Side,
     counters: &Counters,
 ) -> SideEnd {
@@ -34,15 +34,20 @@ pub(super) async fn carry(
     };
 
     tokio::select! {
-        broken = fill(incoming, cell, side, from) => SideEnd::Broken(broken),
-        end = deliver(outgoing, cell, side, to) => end,
+        broken = fill(incoming, shared, side, from) => SideEnd::Broken(broken),
+        end = deliver(outgoing, shared, side, to) => end,
     }
 }
 
 /// Reads as far as there is room. Nothing is lost if this is dropped.
-async fn fill(incoming: &mut Incoming, cell: &Cell, side: Side, counter: &AtomicU64) -> Broken {
+async fn fill(
+    incoming: &mut Incoming,
+    shared: &SharedEnd,
+    side: Side,
+    counter: &AtomicU64,
+) -> Broken {
     loop {
-        let room = pin!(poll_fn(|cx| cell.poll_room(cx)));
+        let room = pin!(poll_fn(|cx| shared.poll_room(cx)));
         let room = match meanwhile(incoming, room).await {
             Ok(room) => room,
             Err(error) => return Broken::read(side, &error),
@@ -52,10 +57,10 @@ async fn fill(incoming: &mut Incoming, cell: &Cell, side: Side, counter: &Atomic
         match incoming.frame().await {
             Some(Ok(Frame::Data(data))) => {
                 counter.fetch_add(data.len() as u64, Ordering::Relaxed);
-                cell.keep(&data);
+                shared.keep(&data);
             }
             Some(Ok(Frame::Trailers(_))) | None => {
-                cell.end();
+                shared.end();
                 return pending().await;
             }
             Some(Err(error)) => return Broken::read(side, &error),
@@ -64,11 +69,16 @@ async fn fill(incoming: &mut Incoming, cell: &Cell, side: Side, counter: &Atomic
 }
 
 /// Writes what came on the path. A plain connection keeps what was being written if this is dropped.
-async fn deliver(outgoing: &mut Outgoing, cell: &Cell, side: Side, counter: &AtomicU64) -> SideEnd {
+async fn deliver(
+    outgoing: &mut Outgoing,
+    shared: &SharedEnd,
+    side: Side,
+    counter: &AtomicU64,
+) -> SideEnd {
     loop {
-        let delivery = match cell.delivery() {
+        let delivery = match shared.delivery() {
             Some(delivery) => delivery,
-            None => match wait(outgoing, cell).await {
+            None => match wait(outgoing, shared).await {
                 Ok(delivery) => delivery,
                 Err(end) => return SideEnd::Broken(end(side)),
             },
@@ -81,7 +91,7 @@ async fn deliver(outgoing: &mut Outgoing, cell: &Cell, side: Side, counter: &Ato
             }
             Delivery::End => match outgoing.finish(None).await {
                 Ok(()) => {
-                    cell.delivered();
+                    shared.delivered();
                     return pending().await;
                 }
                 Err(error) => Err(error),
@@ -100,13 +110,13 @@ async fn deliver(outgoing: &mut Outgoing, cell: &Cell, side: Side, counter: &Ato
 type Why = Box<dyn FnOnce(Side) -> Broken + Send>;
 
 /// Waits for more to write.
-async fn wait(outgoing: &mut Outgoing, cell: &Cell) -> Result<Delivery, Why> {
+async fn wait(outgoing: &mut Outgoing, shared: &SharedEnd) -> Result<Delivery, Why> {
     let flushed = outgoing.flush().await;
     flushed.map_err(|error| -> Why { Box::new(move |side| Broken::write(side, &error)) })?;
 
     tokio::select! {
         biased;
-        delivery = poll_fn(|cx| cell.poll_delivery(cx)) => Ok(delivery),
+        delivery = poll_fn(|cx| shared.poll_delivery(cx)) => Ok(delivery),
         reset = outgoing.broken() => Err(Box::new(move |side| Broken::reset(side, reset))),
     }
 }
