@@ -1,8 +1,8 @@
 //! Custody, where the document asks for it: its key, its neighbours, and its place among the plugs.
 
-use hermes_config::model::{CustodySpool, DataSource, Document, Listener, NodeCustody};
+use hermes_config::model::{CARRIER, CustodySpool, DataSource, Document, Listener, NodeCustody};
 use hermes_custody::{Custody, Disk, NamedNeighbour, PrivateKey, Settings};
-use hermes_plug::{CUSTODY, Plugs};
+use hermes_plug::Plugs;
 
 use crate::failure::Failure;
 use crate::key_file;
@@ -17,7 +17,7 @@ const SPOOL: u64 = 1024 * 1024 * 1024;
 /// The key can neither be read nor made, or no socket can be had.
 pub fn plug(document: &Document, plugs: Plugs) -> Result<Plugs, Failure> {
     let Some(config) = &document.defaults.custody else {
-        return Ok(plugs);
+        return Ok(hermes_custody::register(plugs, None, None));
     };
     let key = key(&config.key_file).map_err(Failure::failed)?;
     tracing::info!("custody: the public key of this node is {}", key.public());
@@ -27,7 +27,7 @@ pub fn plug(document: &Document, plugs: Plugs) -> Result<Plugs, Failure> {
         .listeners
         .values()
         .filter_map(Listener::ingress)
-        .any(|ingress| ingress.name == CUSTODY);
+        .any(|ingress| ingress.name == CARRIER);
     if !listens {
         let socket = std::net::UdpSocket::bind("[::]:0")
             .or_else(|_| std::net::UdpSocket::bind("0.0.0.0:0"))
@@ -41,9 +41,7 @@ pub fn plug(document: &Document, plugs: Plugs) -> Result<Plugs, Failure> {
         });
     }
 
-    Ok(plugs
-        .handler(CUSTODY, custody.clone())
-        .ingress(CUSTODY, custody))
+    Ok(hermes_custody::register(plugs, Some(custody), Some(config)))
 }
 
 /// The key of the node: one that stands in the document is not made.
@@ -58,7 +56,8 @@ fn key(source: &DataSource) -> Result<PrivateKey, String> {
 }
 
 fn settings(config: &NodeCustody, key: PrivateKey) -> Result<Settings, Failure> {
-    let neighbours = NamedNeighbour::all(config).map_err(Failure::failed)?;
+    let neighbours =
+        NamedNeighbour::all(config).map_err(|problem| Failure::failed(problem.to_string()))?;
     let disk = config.spool.as_ref().map(disk).transpose()?;
     Ok(Settings {
         key,

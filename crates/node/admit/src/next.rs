@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use hermes_config::model::{Document, Hedge, PlugUse, Retry, Route, Tunnel, TunnelAnswer};
 use hermes_http::Kind;
 use hermes_http::h1::client::Receiver;
-use hermes_plug::{CUSTODY, Connector, Handler, Names, Plugs, Store, Transform};
+use hermes_plug::{Connector, Handler, Names, Plugs, Store, Transform};
 use hermes_proto::uri_template::UriTemplate;
 use hermes_rules::retry::Policy;
 use hermes_rules::route::{self, Act, Split};
@@ -129,21 +129,16 @@ fn store_of(route: &Route, plugs: &Plugs) -> Option<Arc<dyn Store>> {
     plugs.store_of("store", broadcast.store.as_ref()).ok()
 }
 
-/// The handler that takes requests for a proxy into custody, where the route says so, or else the upstream.
-fn custody_of(
+/// The handler that carries requests to a proxy, where the route says so, or else the upstream.
+fn carrier_of(
     receiver: Receiver,
-    upstream: Option<&Retry>,
     route: Option<&Retry>,
+    upstream: Option<&Retry>,
     plugs: &Plugs,
 ) -> Option<Handled> {
-    let says = |retry: Option<&Retry>| retry.and_then(|retry| retry.custody);
-    let wanted = says(route).or(says(upstream)).unwrap_or(false);
-    if receiver != Receiver::Proxy || !wanted {
-        return None;
-    }
-
-    let handler = plugs.handlers.find(CUSTODY).ok()?.clone();
-    let name = CUSTODY.to_owned();
+    let name = Retry::carrier(route, upstream).filter(|_| receiver == Receiver::Proxy)?;
+    let handler = plugs.handlers.find(name).ok()?.clone();
+    let name = name.to_owned();
     Some(Handled { name, handler })
 }
 
@@ -167,7 +162,7 @@ impl Next {
         let retry = config.and_then(|config| config.retry.as_ref());
         let hedge = config.and_then(|config| config.hedge.as_ref());
 
-        let carrier = custody_of(receiver, retry, route.retry.as_ref(), plugs);
+        let carrier = carrier_of(receiver, route.retry.as_ref(), retry, plugs);
         Some(Self {
             timeouts: upstream.timeouts().overlaid(&route.timeouts),
             retry: Policy::of(retry, route.retry.as_ref()),

@@ -1,5 +1,6 @@
 //! Answers of a node to its administrators, over its socket or within its process. JSON has the names of their fields for keys.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -10,8 +11,8 @@ use hermes_admit::memory_limits::{HolderView, MemoryView};
 use hermes_config::{Change, Problem};
 use hermes_listen::changes::ListenerChanges;
 use hermes_listen::table::ListenerView;
-use hermes_observe::NeighbourView;
 use hermes_observe::validity::CertificateView;
+use hermes_plug::NeighbourView;
 use hermes_upstream::{AttachmentView, HopStatus, UpstreamStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -108,9 +109,9 @@ pub struct TrafficStatus {
     /// Devices that could not be opened.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_devices: Vec<MissingDevice>,
-    /// Neighbours in custody.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub custody: Vec<NeighbourView>,
+    /// The neighbours of plugs that carry requests, under the names of the plugs.
+    #[serde(flatten)]
+    pub neighbours: BTreeMap<String, Vec<NeighbourView>>,
     /// The status of plugs, by name.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub plugs: Map<String, Value>,

@@ -301,12 +301,10 @@ impl Proxy {
     }
 }
 
-/// Has the metrics tell of the plugs, and of the neighbours that they have.
+/// Shows the gauges of the plugs in the metrics.
 fn watch_plugs(plugs: &Plugs, telemetry: &Telemetry) {
     let whole = plugs.whole.clone();
     telemetry.watch_plugs(move || whole.metrics());
-    let of_custody = plugs.clone();
-    telemetry.watch_neighbours(move || of_custody.neighbours());
 }
 
 /// A configuration that was read and is sound, with the telemetry that it asks for.

@@ -10,8 +10,8 @@ use hermes_admit::refusals::remembered::RefusalLine;
 use hermes_admit::snapshot::Snapshot;
 use hermes_net::clock::unix_seconds;
 use hermes_net::shared_socket::forward_counts;
-use hermes_observe::NeighbourView;
 use hermes_observe::admin::{AdminRefusal, Confirmation, Control};
+use hermes_plug::NeighbourView;
 use hermes_upstream::{HopStatus, UpstreamStatus};
 
 use crate::answers::{
@@ -64,14 +64,14 @@ impl Node {
 
     fn traffic_status(&self, snapshot: &Snapshot, changing: &Changing) -> TrafficStatus {
         let now = unix_seconds();
-        let neighbours = self.plugs.neighbours();
+        let neighbours = self.plugs.whole.neighbours();
         let upstreams = snapshot.document.upstreams.keys();
         let certificates = self.shared.telemetry.certificates();
         TrafficStatus {
             listeners: changing.table.views(&snapshot.document),
             upstreams: upstreams
                 .filter_map(|name| Some(snapshot.upstreams.get(name)?.status()))
-                .map(|upstream| in_custody(upstream, &neighbours))
+                .map(|upstream| as_carried(upstream, neighbours.values().flatten()))
                 .collect(),
             hops: chained(snapshot),
             certificates: certificates.iter().map(|held| held.view(now)).collect(),
@@ -80,7 +80,7 @@ impl Node {
             attachments: self.shared.attachments.joins.views(),
             devices: self.shared.devices.views(),
             missing_devices: self.shared.devices.missing(&snapshot.document),
-            custody: neighbours,
+            neighbours,
             plugs: self.plugs.whole.status(),
             exchanges: LiveExchanges {
                 live: self.shared.telemetry.live_count(),
@@ -196,10 +196,12 @@ fn shared_sockets() -> Option<SharedSockets> {
     })
 }
 
-/// An upstream that stands for a neighbour in custody is as that is, as long as no connection has shown how its endpoints are.
-fn in_custody(mut upstream: UpstreamStatus, neighbours: &[NeighbourView]) -> UpstreamStatus {
-    let known = neighbours.iter().find(|one| one.name == upstream.name);
-    let Some(neighbour) = known else {
+/// An upstream that stands for a neighbour has the neighbour's state, as long as no connection has shown that of its endpoints.
+fn as_carried<'a>(
+    mut upstream: UpstreamStatus,
+    mut neighbours: impl Iterator<Item = &'a NeighbourView>,
+) -> UpstreamStatus {
+    let Some(neighbour) = neighbours.find(|one| one.name == upstream.name) else {
         return upstream;
     };
 

@@ -35,7 +35,6 @@ mod listener;
 mod live;
 mod looked_up;
 mod metrics;
-mod neighbours;
 mod otlp;
 mod periodic;
 mod plug_gauges;
@@ -72,7 +71,6 @@ pub use live::{
     Begin, ExchangeView, FlowCountsView, Id, LONG_AFTER, LaterRefusal, Learnt, MovedPath,
 };
 pub use metrics::DropReason;
-pub use neighbours::{NeighbourState, NeighbourView};
 pub use periodic::Periodic;
 pub use plug_gauges::{GaugeFamily, LabelledGauge};
 pub use policies::PolicyTally;

@@ -30,7 +30,6 @@ use super::process::ProcessCollector;
 use super::series::{self, Ending, Series};
 use super::upstreams::Upstreams;
 use super::usage::{Usage, UsageCollector};
-use crate::neighbours::Neighbours;
 use crate::plug_gauges::PlugGauges;
 use crate::renewals::Renewals;
 
@@ -140,7 +139,6 @@ pub(super) struct Metrics {
 pub(super) struct Watched {
     pub(super) upstreams: Upstreams,
     pub(super) certificates: Certificates,
-    pub(super) neighbours: Neighbours,
     pub(super) renewals: Renewals,
     pub(super) plugs: PlugGauges,
 }
@@ -150,7 +148,6 @@ impl Watched {
         let watched = Self::default();
         registry.register_collector(Box::new(watched.upstreams.clone()));
         registry.register_collector(Box::new(watched.certificates.clone()));
-        registry.register_collector(Box::new(watched.neighbours.clone()));
         registry.register_collector(Box::new(watched.renewals.clone()));
         registry.register_collector(Box::new(watched.plugs.clone()));
         watched

@@ -215,14 +215,6 @@ impl Telemetry {
         self.metrics.watched.certificates.all()
     }
 
-    /// Says in metrics how neighbours in custody are, as found there.
-    pub fn watch_neighbours(
-        &self,
-        look: impl Fn() -> Vec<crate::NeighbourView> + Send + Sync + 'static,
-    ) {
-        self.metrics.watched.neighbours.look(Arc::new(look));
-    }
-
     /// Shows the plugs' own gauges in the metrics, as `look` returns them.
     pub fn watch_plugs(&self, look: impl Fn() -> Vec<crate::GaugeFamily> + Send + Sync + 'static) {
         self.metrics.watched.plugs.look(Arc::new(look));

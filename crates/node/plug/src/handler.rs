@@ -6,10 +6,9 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use hermes_config::model::Document;
 use hermes_http::{Frame, Incoming, Kind, Outgoing, RequestHead, ResponseHead, StreamError};
 use hermes_net::StreamInfo;
-use hermes_observe::{Exchange, NeighbourView};
+use hermes_observe::Exchange;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
@@ -66,14 +65,6 @@ pub trait Handler: Send + Sync {
     /// [`HandlerRequest::onward`]. Tunnels pass it by.
     fn stands_between(&self) -> bool {
         false
-    }
-
-    /// A reload has put this document in force. For handlers that the document has settings for; it must not block.
-    fn follow(&self, _document: &Document) {}
-
-    /// The neighbours to which it carries requests, as `hermes status` and the metrics show them. It must not block.
-    fn neighbours(&self) -> Vec<NeighbourView> {
-        Vec::new()
     }
 }
 

@@ -27,6 +27,7 @@ pub mod forwarded;
 mod handler;
 mod ingress;
 mod names;
+mod neighbour;
 mod node_plugs;
 mod onward;
 pub mod opening_head;
@@ -44,7 +45,6 @@ use std::sync::Arc;
 
 use hermes_config::model::PlugUse;
 use hermes_config::{DocumentForm, PlugPlace, Problem};
-use hermes_observe::NeighbourView;
 
 pub use connector::{Connecting, Connector, TunnelRequest};
 pub use filter::{Changes, Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
@@ -56,10 +56,11 @@ pub use handler::{
 pub use ingress::Takes;
 pub use ingress::{Gate, Ingress, Serving};
 pub use names::Names;
+pub use neighbour::{NeighbourState, NeighbourView};
 pub use node_plugs::{NodePlugs, PlugChanges};
 pub use onward::{Onward, Sends};
 
-pub use plug::{Background, Change, DocumentSettings, Plug, ReachState};
+pub use plug::{Background, Change, DocumentSettings, Plug};
 pub use query::Disobeyed;
 pub use query::QueryChanges;
 pub use settings::Settings;
@@ -69,9 +70,6 @@ pub use transform::{
     Malformed, PIECE, Payload, Transform, TunnelSubject,
 };
 pub use waits::Waits;
-
-/// The handler and the ingress of custody, which a program brings where the document asks for it.
-pub const CUSTODY: &str = "custody";
 
 /// The store of those that name none.
 pub const MEMORY: &str = "memory";
@@ -145,12 +143,6 @@ impl Plugs {
         let settings = handler.settings();
         self.handlers.add(name, Arc::new(handler), settings);
         self
-    }
-
-    /// The neighbours in custody.
-    pub fn neighbours(&self) -> Vec<NeighbourView> {
-        let custody = self.handlers.find(CUSTODY).ok();
-        custody.map_or_else(Vec::new, |custody| custody.neighbours())
     }
 
     /// With a connector.

@@ -116,11 +116,6 @@ impl<T: ?Sized> Names<T> {
         self.known.iter().map(form)
     }
 
-    /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<T>> {
-        self.known.values().map(|registered| &registered.plug)
-    }
-
     fn registered(&self, name: &str) -> Result<&Registered<T>, Problem> {
         self.known.get(name).ok_or_else(|| self.unknown(name))
     }

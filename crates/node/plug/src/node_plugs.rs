@@ -8,7 +8,8 @@ use hermes_config::{PlugForm, PlugPlace, Problem, child, nearest};
 use hermes_observe::GaugeFamily;
 use serde_json::{Map, Value};
 
-use crate::plug::{Background, Change, DocumentSettings, Plug, ReachState};
+use crate::neighbour::NeighbourView;
+use crate::plug::{Background, Change, DocumentSettings, Plug};
 
 /// Plugs as wholes, by name.
 #[derive(Clone, Default)]
@@ -114,9 +115,13 @@ impl NodePlugs {
         shown.filter(|(_, status)| !status.is_null()).collect()
     }
 
-    /// How an upstream is that one of them reaches.
-    pub fn reached(&self, upstream: &str) -> Option<ReachState> {
-        self.0.values().find_map(|plug| plug.reached(upstream))
+    /// The neighbours of each that has any.
+    pub fn neighbours(&self) -> BTreeMap<String, Vec<NeighbourView>> {
+        let neighbours = self
+            .0
+            .iter()
+            .map(|(name, plug)| (name.clone(), plug.neighbours()));
+        neighbours.filter(|(_, views)| !views.is_empty()).collect()
     }
 
     /// Their metrics.

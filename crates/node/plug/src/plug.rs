@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
+use crate::neighbour::NeighbourView;
 use crate::settings::{located, read};
 
 /// The whole of a plug, whatever its kinds: one that is a handler and an ingress has one of these, and one that has no settings, no
@@ -45,10 +46,10 @@ pub trait Plug: Send + Sync {
         Value::Null
     }
 
-    /// How an upstream of this name is that it reaches by means of its own; `None`: it reaches none.
-    fn reached(&self, upstream: &str) -> Option<ReachState> {
-        let _ = upstream;
-        None
+    /// The neighbours to which it carries requests: `hermes status` shows them under the name of the plug, and the states of upstreams
+    /// with their names.
+    fn neighbours(&self) -> Vec<NeighbourView> {
+        Vec::new()
     }
 
     /// Its metrics. Their names begin with `hermes_NAME_`.
@@ -164,12 +165,4 @@ impl Background {
     pub fn watch(&self) -> &Watch {
         &self.watch
     }
-}
-
-/// How an upstream is that a plug reaches.
-pub struct ReachState {
-    /// In a word, such as `up`.
-    pub word: &'static str,
-    /// Why it is not reached.
-    pub reason: Option<String>,
 }

@@ -1,12 +1,9 @@
 //! The side of the client: requests go into custody, and their responses come out of it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use hermes_config::model::Document;
 use hermes_http::{Kind, RequestHead, ResponseHead, pipe};
 use hermes_net::StreamInfo;
-use hermes_observe::NeighbourView;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::{Handler, HandlerRequest, Handling, Onward, Opener, RequestContent, Response};
 use hermes_proto::binary_http::{BinaryPiece, encode_request};
@@ -19,28 +16,10 @@ use crate::message::{Cut, MessageReader, end, give, say_request_length, take_len
 use crate::node::{Custody, Exchange};
 use crate::progress;
 use crate::resume::{Begun, Rest};
-use crate::settings::NamedNeighbour;
 
 impl Handler for Custody {
     fn handle(&self, request: HandlerRequest) -> Handling<'_> {
         Box::pin(self.ask(request))
-    }
-
-    fn neighbours(&self) -> Vec<NeighbourView> {
-        let views = self.views(Instant::now());
-        views.into_iter().map(|(_, view)| view).collect()
-    }
-
-    fn follow(&self, document: &Document) {
-        let Some(config) = &document.defaults.custody else {
-            return;
-        };
-        match NamedNeighbour::all(config) {
-            Ok(neighbours) => self.change(config.keep_for.map(|time| time.0), neighbours),
-            Err(error) => {
-                tracing::error!(%error, "keeping the previous neighbours of custody")
-            }
-        }
     }
 }
 

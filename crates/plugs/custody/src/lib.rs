@@ -20,7 +20,7 @@
 //! - **No `fsync`**: a record in its file outlives the process, which is what dies; a disk that had to confirm each record would set the pace.
 //!   Records that a failure of power cuts off are found by the checked sums, and count as never arrived.
 //!
-//! In a node, [`node`] drives the machines over a socket; `handler` is the side of the client, which a route with
+//! In a node, `plug` registers it, [`node`] drives the machines over a socket; `handler` is the side of the client, which a route with
 //! `retry: { custody: true }` leads to; `ingress` is the side of the target, a `udp` listener with `ingress: custody`.
 //!
 //! # What is not here yet
@@ -43,6 +43,7 @@ mod neighbour;
 pub mod node;
 pub mod noise;
 mod owner;
+mod plug;
 mod progress;
 mod ranges;
 pub mod receiver;
@@ -60,4 +61,5 @@ pub use disk::Disk;
 pub use engine::{Engine, Event, ExchangeKey, NeighbourId, Reading};
 pub use hermes_noise::{PrivateKey, PublicKey};
 pub use node::Custody;
+pub use plug::register;
 pub use settings::{NamedNeighbour, Settings};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hermes_net::shared_socket::{DatagramSocket, NextDatagrams};
 use hermes_net::{TimedSocket, Watch};
-use hermes_observe::NeighbourView;
+use hermes_plug::NeighbourView;
 use hermes_proto::custody::MAX_CUSTODY_DATAGRAM;
 use parking_lot::Mutex;
 use tokio::net::UdpSocket;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hermes_config::model::{CustodyNeighbour, ListenAddress, NodeCustody};
+use hermes_config::{Problem, child};
 
 use crate::disk::Disk;
 use hermes_noise::{PrivateKey, PublicKey};
@@ -24,17 +25,17 @@ impl NamedNeighbour {
     ///
     /// # Errors
     /// A key is malformed; with its place.
-    pub fn all(config: &NodeCustody) -> Result<Vec<Self>, String> {
+    pub fn all(config: &NodeCustody) -> Result<Vec<Self>, Problem> {
         let one = |(name, neighbour): (&String, &CustodyNeighbour)| {
-            let place = || format!("defaults.custody.neighbours.{name}.key");
-            let key = neighbour.key.parse();
+            let place = || child(&child("defaults.custody.neighbours", name), "key");
+            let key: Result<PublicKey, _> = neighbour.key.parse();
             let address = match neighbour.address {
                 Some(ListenAddress::Ip(address)) => Some(address),
                 Some(ListenAddress::Unix(_)) | None => None,
             };
             Ok(Self {
                 name: name.clone(),
-                key: key.map_err(|error| format!("{}: {error}", place()))?,
+                key: key.map_err(|error| Problem::new(place(), error.to_string()))?,
                 address,
             })
         };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use hermes_observe::{NeighbourState, NeighbourView};
+use hermes_plug::{NeighbourState, NeighbourView};
 
 use crate::engine::NeighbourId;
 use crate::node::Custody;

@@ -14,7 +14,7 @@ use hermes_config::{Loaded, parse};
 use hermes_custody::{Custody, NamedNeighbour, PrivateKey, Settings};
 use hermes_node::LogFilter;
 use hermes_node::Proxy;
-use hermes_plug::{CUSTODY, Plugs};
+use hermes_plug::Plugs;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -69,9 +69,8 @@ impl Row {
                 let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
                 tokio::spawn(async move { driven.drive(socket, |_, _| {}).await });
             }
-            let plugs = Plugs::new()
-                .handler(CUSTODY, custody.clone())
-                .ingress(CUSTODY, custody);
+            let started = loaded.document.defaults.custody.as_ref();
+            let plugs = hermes_custody::register(Plugs::new(), Some(custody), started);
             let file = folder.path().join(format!("{index}.yaml"));
             let proxy = Proxy::start(loaded, file, Box::new(Silent), Vec::new(), plugs).unwrap();
             let address = proxy.listeners()[0].address.parse().unwrap();

@@ -78,7 +78,7 @@ pub use policy::{Policy, PolicyAnswer, PolicyDefault, PolicyDeny, PolicyRule};
 pub use proxy_protocol::{ProxyProtocol, ProxyProtocolVersion};
 pub use rego::{Rego, RegoInput};
 pub use resume::{Resume, ResumeDetails};
-pub use retry::{Backoff, Hedge, Retry, RetryBudget, RetryOn};
+pub use retry::{Backoff, CARRIER, Hedge, Retry, RetryBudget, RetryOn};
 pub use route::{
     Action, Datagrams, ExchangeKind, FieldMatch, Hops, Match, Oversize, PathRewrite, Redirect,
     Respond, Rewrite, Route, Terminate, Timeouts,

@@ -44,6 +44,18 @@ pub struct Retry {
     pub custody: Option<bool>,
 }
 
+/// The plug that carries requests to the next proxy where `custody` asks for it, and the ingress that takes them there.
+pub const CARRIER: &str = "custody";
+
+impl Retry {
+    /// The plug that carries requests to the next proxy, as the route says, or else its upstream. `None`: a connection does.
+    pub fn carrier(route: Option<&Self>, upstream: Option<&Self>) -> Option<&'static str> {
+        let says = |retry: Option<&Self>| retry.and_then(|retry| retry.custody);
+        let is_carried = says(route).or(says(upstream)) == Some(true);
+        is_carried.then_some(CARRIER)
+    }
+}
+
 /// Conditions for a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -1,14 +1,11 @@
 //! Checks of custody.
 
-use hermes_config::model::{Document, Hops, ListenAddress, Listener, Retry, Route};
+use hermes_config::model::{CARRIER, Document, Hops, ListenAddress, Listener, Retry, Route};
 use hermes_config::{child, nearest};
 
 use super::report::{Check, Report, each_listener};
 
 pub(super) const CHECKS: &[Check] = &[routes, upstreams, through, ingress, neighbours];
-
-/// The ingress that takes from neighbours.
-const INGRESS: &str = "custody";
 
 /// The length of a public key of 32 bytes in Base64.
 const KEY: usize = 44;
@@ -57,17 +54,14 @@ fn through(document: &Document, report: &mut Report) {
 
 /// Whether a route, or else the upstream that it leads to, has requests taken into custody.
 fn is_in_custody(document: &Document, route: &Route) -> bool {
-    let says = |retry: Option<&Retry>| retry.and_then(|retry| retry.custody);
-    if let Some(said) = says(route.retry.as_ref()) {
-        return said;
-    }
-    let of_upstream = |name: &str| {
+    let is_carried = |name: &str| {
         let upstream = document.upstreams.get(name);
-        upstream.and_then(|upstream| says(upstream.retry.as_ref())) == Some(true)
+        let retry = upstream.and_then(|upstream| upstream.retry.as_ref());
+        Retry::carrier(route.retry.as_ref(), retry).is_some()
     };
     match &route.to {
-        Some(Hops::One(name)) => of_upstream(name),
-        Some(Hops::Split(hops)) => hops.keys().any(|name| of_upstream(name)),
+        Some(Hops::One(name)) => is_carried(name),
+        Some(Hops::Split(hops)) => hops.keys().any(|name| is_carried(name)),
         Some(Hops::Chain(_)) | None => false,
     }
 }
@@ -97,7 +91,7 @@ fn missing(path: &str, report: &mut Report) {
 fn is_of_custody(listener: &Listener) -> bool {
     listener
         .ingress()
-        .is_some_and(|ingress| ingress.name == INGRESS)
+        .is_some_and(|ingress| ingress.name == CARRIER)
 }
 
 fn ingress(document: &Document, report: &mut Report) {

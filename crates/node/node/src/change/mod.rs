@@ -252,9 +252,6 @@ impl Node {
         self.shared.telemetry.users(snapshot.document.metrics.users);
         memory_limits::apply(&snapshot.document.memory);
         self.follow_log(&previous.document, &snapshot.document);
-        for handler in self.plugs.handlers.all() {
-            handler.follow(&snapshot.document);
-        }
         let mut needs_restart = needs_restart(&previous.document, &snapshot.document);
         needs_restart.extend(plugs.apply());
 
@@ -376,14 +373,6 @@ fn upstreams_changed(previous: &Snapshot, snapshot: &Snapshot) -> Vec<String> {
 
 /// Keys that a running process cannot follow.
 fn needs_restart(old: &Document, new: &Document) -> Vec<String> {
-    let custody_key = |document: &Document| {
-        let custody = document.defaults.custody.as_ref();
-        custody.map(|custody| custody.key_file.clone())
-    };
-    let custody_spool = |document: &Document| {
-        let custody = document.defaults.custody.as_ref();
-        custody.map(|custody| custody.spool.clone())
-    };
     let changed = [
         ("node", old.node != new.node),
         ("workers", old.workers != new.workers),
@@ -393,14 +382,6 @@ fn needs_restart(old: &Document, new: &Document) -> Vec<String> {
         ),
         ("admin.socket", old.admin.socket != new.admin.socket),
         ("log.file", old.log.file != new.log.file),
-        (
-            "defaults.custody.key_file",
-            custody_key(old) != custody_key(new),
-        ),
-        (
-            "defaults.custody.spool",
-            custody_spool(old) != custody_spool(new),
-        ),
     ];
     changed
         .into_iter()
