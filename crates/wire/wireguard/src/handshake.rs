@@ -50,6 +50,7 @@ pub(crate) fn begin(
 impl Begun {
     /// Takes the answer. An invalid answer changes nothing.
     pub(crate) fn read(&mut self, answer: &[u8; SECOND]) -> Result<(), Error> {
+        // Where a tag is wrong, snow goes back to its checkpoint: a forged answer leaves the handshake open for the true one.
         self.0.read_message(answer, &mut [0; TAG]).map(drop)
     }
 
@@ -63,6 +64,7 @@ impl Opened {
     /// Reads the first message of a handshake.
     pub(crate) fn read(own: &PrivateKey, message: &[u8; FIRST]) -> Result<Self, Error> {
         let mut state = builder(own)?.build_responder()?;
+        // The pattern `IK`: the first message has the initiator's static key, sealed, so that we learn who it is before we answer.
         let mut timestamp = [0; TIMESTAMP + TAG];
         state.read_message(message, &mut timestamp)?;
         let peer = state
@@ -87,6 +89,7 @@ impl Opened {
         let preshared = preshared.unwrap_or(&NO_PRESHARED);
         self.state
             .set_psk(usize::from(PRESHARED_AT), &preshared.0)?;
+        // Only now, as the preshared key depends on the peer that the first message named.
         let mut message = [0; SECOND];
         self.state.write_message(&[], &mut message)?;
         Ok((message, self.state.into_stateless_transport_mode()?))

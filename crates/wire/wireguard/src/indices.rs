@@ -19,6 +19,7 @@ impl Indices {
     pub(crate) fn take(&mut self, peer: PeerId) -> Option<u32> {
         loop {
             let mut bytes = [0; 4];
+            // Random, as a counter would tell observers how many sessions there are, and let them guess indices of others.
             fill(&mut bytes).ok()?;
             let index = u32::from_le_bytes(bytes);
             if let std::collections::hash_map::Entry::Vacant(free) = self.peers.entry(index) {

@@ -114,6 +114,7 @@ impl Interface {
     /// Forgets a peer, its keys and where it is.
     pub fn remove_peer(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.remove(&id) {
+            // Both maps change together: a key without a peer could never be added again.
             self.by_key.remove(peer.public_key());
             peer.leave(&mut self.own);
         }
@@ -178,6 +179,7 @@ impl Interface {
         if !self.admits((from, initiation.sender), &initiation.macs, now) {
             return;
         }
+        // Two Diffie-Hellman operations: the first work that a stranger can cause, hence behind `admits`.
         let opened = Opened::read(&self.own.key, initiation.noise).ok();
         let known = opened.and_then(|opened| {
             let id = self.by_key.get(&opened.peer)?;
@@ -204,6 +206,7 @@ impl Interface {
     /// Whether a message of a handshake is read.
     fn admits(&mut self, (from, sender): (SocketAddr, u32), macs: &Macs<'_>, now: Instant) -> bool {
         let peers = self.peers.values();
+        // A closure: the guard walks over the peers only under load, when a place in the budget depends on it.
         let is_peer = || peers.into_iter().any(|peer| peer.is_at(from.ip()));
         match self.guard.admit((from, sender), macs, is_peer, now) {
             Admission::Admitted => return true,

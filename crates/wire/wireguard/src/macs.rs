@@ -82,6 +82,7 @@ impl MacKeys {
     ) -> [u8; MAC] {
         let first = mac(&self.first, &[message]);
         message.extend_from_slice(&first);
+        // Section 5.4.4: zeros without a cookie.
         let second = cookie.map_or([0; MAC], |cookie| mac(cookie, &[message]));
         message.extend_from_slice(&second);
         first
@@ -118,7 +119,9 @@ impl HandshakeGuard {
         is_peer: impl FnOnce() -> bool,
         now: Instant,
     ) -> Admission {
+        // The cheapest test comes first: one hash, and no state changes for those that do not even know our key.
         let expected = mac(&self.keys.first, &[macs.covered]);
+        // In constant time: otherwise the MAC could be found byte by byte.
         if verify_slices_are_equal(&expected, macs.first).is_err() {
             return Admission::BadMac;
         }
@@ -131,6 +134,7 @@ impl HandshakeGuard {
         let cookie = self.cookie_of(from);
         let expected = mac(&cookie, &[macs.covered_by_second]);
         if verify_slices_are_equal(&expected, macs.second).is_err() {
+            // A cookie is no longer than the message that it answers, so that we amplify nothing towards a forged address.
             let reply = self.reply(sender, &cookie, macs.first);
             return reply.map_or(Admission::TooMany, Admission::Cookie);
         }
@@ -154,6 +158,7 @@ impl HandshakeGuard {
     }
 
     fn cookie_of(&self, from: SocketAddr) -> CookieValue {
+        // Bound to the address and the port, so that a cookie that was overheard serves no other sender.
         let port = from.port().to_be_bytes();
         match from.ip() {
             IpAddr::V4(address) => mac(&self.secret, &[&address.octets(), &port]),
@@ -166,6 +171,7 @@ impl HandshakeGuard {
         fill(&mut nonce).ok()?;
         let mut sealed = [0; SEALED_COOKIE];
         let (text, tag) = sealed.split_at_mut(MAC);
+        // Sealed under the message's first MAC: only who has seen that message can have made this reply.
         text.copy_from_slice(cookie);
         tag.copy_from_slice(&xchacha::seal(&self.keys.cookie, &nonce, first, text)?);
 

@@ -127,6 +127,7 @@ impl<'a> Message<'a> {
                     sealed: rest.first_chunk()?,
                 }))
             }
+            // Data may be empty: a message with nothing but its tag is a keepalive.
             (KIND_DATA, OVERHEAD..) => {
                 let (number, sealed) = rest.split_first_chunk()?;
                 Some(Self::Data(Data {

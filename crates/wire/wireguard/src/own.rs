@@ -46,6 +46,7 @@ impl Own {
     }
 
     pub(crate) fn send(&mut self, to: SocketAddr, payload: Vec<u8>) {
+        // Beyond the bound the datagram is lost, as on any link; the peer's timers ask again.
         if self.outgoing.len() < MOST_OUTGOING {
             self.outgoing.push_back(Outgoing { to, payload });
         }

@@ -109,6 +109,7 @@ struct OpenHandshake {
 impl Peer {
     pub(crate) fn new(id: PeerId, settings: PeerSettings, now: Instant) -> Self {
         let mut timers = Timers::default();
+        // A peer with a keepalive is to be reachable from the start, not from its first packet on.
         if settings.keepalive.is_some() && settings.endpoint.is_some() {
             timers.begin(now);
         }
@@ -168,6 +169,7 @@ impl Peer {
         out: &mut Vec<u8>,
         now: Instant,
     ) -> Option<SocketAddr> {
+        // Routing by key (section 2): a key may carry these addresses and no others, in both directions.
         let destination = inner(packet).map(|inner| inner.destination);
         let is_allowed = destination.is_some_and(|address| self.allows(address));
         let (Some(to), true) = (self.endpoint, is_allowed) else {
@@ -178,6 +180,7 @@ impl Peer {
         let mtu = self.settings.mtu;
         let session = self.sessions.usable(now);
         let is_sealed = session.is_some_and(|session| session.seal(packet, mtu, out));
+        // No keys, or they are used up: the packet waits for the handshake that this begins.
         if !is_sealed {
             self.counters.lost += self.waiting.push(packet);
             self.initiate(own, now);
@@ -238,6 +241,7 @@ impl Peer {
         let Some(to) = self.endpoint else {
             return;
         };
+        // A retry is a new handshake: the old one has an index and a key of its own, which must not stay.
         self.close_handshake(own);
         self.timers.initiated(own.jitter(), now);
         let Some(local) = own.indices.take(self.id) else {
@@ -283,7 +287,9 @@ impl Peer {
         let is_early = self
             .handshakes
             .answered
+            // A peer, too, may not make this end compute all day.
             .is_some_and(|last| now.saturating_duration_since(last) < BETWEEN_HANDSHAKES);
+        // Section 5.1: an initiation that was recorded and is played again has an old timestamp.
         if opened.timestamp <= self.handshakes.latest || is_early {
             self.counters.refused += 1;
             return false;
@@ -323,12 +329,15 @@ impl Peer {
         now: Instant,
     ) -> bool {
         let open = self.handshakes.open.as_mut();
+        // The index leads here from any of the peer's sessions; the answer must be for the open handshake.
         let open = open.filter(|open| open.local == response.receiver);
         let is_answer = open.is_some_and(|open| open.begun.read(response.noise).is_ok());
+        // Anyone can send under an index that he saw: what does not decrypt leaves the handshake as it is.
         let Some(open) = self.handshakes.open.take_if(|_| is_answer) else {
             self.counters.refused += 1;
             return false;
         };
+        // The index is in use until the session has it, and must not leak with the handshake.
         let Ok(keys) = open.begun.keys() else {
             own.indices.retire([open.local]);
             return false;
@@ -351,6 +360,7 @@ impl Peer {
     /// Takes a cookie for the next initiation; false if it is not from this peer.
     pub(crate) fn handle_cookie(&mut self, reply: &Cookie<'_>, now: Instant) -> bool {
         let open = self.handshakes.open.as_ref();
+        // Kept for the retry, at its own time: a reply that triggered a message would be a lever for floods (section 6.6).
         let cookie = open.and_then(|open| self.keys.open_cookie(reply, &open.first));
         match cookie {
             Some(cookie) => {
@@ -381,9 +391,11 @@ impl Peer {
             return false;
         }
 
+        // Only an authenticated message counts: it moves the endpoint, confirms new keys and retires the old ones.
         let (is_new, retired) = self.sessions.used(data.receiver);
         own.indices.retire(retired.into_iter().flatten());
         self.heard(from, !room.is_empty(), now);
+        // The initiator has used the new keys, so that we may, too: until now it might not have had our response.
         if is_new {
             self.close_handshake(own);
             self.agreed(now);
@@ -418,6 +430,7 @@ impl Peer {
 
     /// The peer has proved who it is: from where that came, answers go there.
     fn heard(&mut self, from: SocketAddr, has_packet: bool, now: Instant) {
+        // Roaming (section 2.1); `from` is that of an authenticated message, so a forged datagram moves no one.
         self.endpoint = Some(from);
         self.timers
             .received(has_packet, self.settings.keepalive, now);
@@ -438,10 +451,12 @@ impl Peer {
                     self.timers.stopped();
                     self.counters.lost += self.waiting.clear();
                 }
+                // Section 6.5: sent, and nothing heard; the peer may have restarted and lost its keys.
                 Due::Silence => self.initiate(own, now),
                 Due::Keepalive => {
                     self.send_now(own, &[], now);
                 }
+                // Without keys the keepalive becomes a handshake, and the interval begins anew, or this timer would be due forever.
                 Due::Persistent => {
                     if !self.send_now(own, &[], now) {
                         self.initiate(own, now);
@@ -483,6 +498,7 @@ struct InnerPacket {
 fn inner(packet: &[u8]) -> Option<InnerPacket> {
     let read = |at: usize| packet.get(at..at + 2)?.first_chunk().copied();
     let found = match packet.first()? >> 4 {
+        // RFC 791, 3.1: total length at 2, addresses at 12.
         4 => {
             let addresses: &[u8; 8] = packet.get(12..20)?.first_chunk()?;
             let [s0, s1, s2, s3, d0, d1, d2, d3] = *addresses;
@@ -492,6 +508,7 @@ fn inner(packet: &[u8]) -> Option<InnerPacket> {
                 length: u16::from_be_bytes(read(2)?).into(),
             }
         }
+        // RFC 8200, 3: the payload's length at 4, without the header of 40 bytes; addresses at 8.
         6 => {
             let source: [u8; 16] = packet.get(8..24)?.try_into().ok()?;
             let destination: [u8; 16] = packet.get(24..40)?.try_into().ok()?;
@@ -503,5 +520,6 @@ fn inner(packet: &[u8]) -> Option<InnerPacket> {
         }
         _ => return None,
     };
+    // Shorter than the buffer is allowed: the rest is padding (section 5.4.6).
     (found.length >= 20 && found.length <= packet.len()).then_some(found)
 }

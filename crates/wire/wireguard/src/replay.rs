@@ -20,6 +20,7 @@ impl ReplayWindow {
     /// Whether a number is new. Only the number of an authenticated message may be
     /// [noted](Self::note).
     pub(crate) fn is_new(&self, number: u64) -> bool {
+        // Ahead of all that was seen: no word of the window has it yet.
         if number >= self.next {
             return true;
         }
@@ -29,6 +30,7 @@ impl ReplayWindow {
     /// A new number was seen.
     pub(crate) fn note(&mut self, number: u64) {
         if number >= self.next {
+            // RFC 6479, 2.2: whole words are emptied, not shifted, so a jump costs no more than one round of the window.
             let last = self.next.saturating_sub(1) / 64;
             // Clears the words of numbers that are too old by now.
             for word in last + 1..=(number / 64).min(last + WORDS) {

@@ -92,6 +92,7 @@ impl Timers {
     /// An initiation was sent; the next comes a random time later than it has to, so that two ends do not do the same forever.
     pub(crate) fn initiated(&mut self, jitter: Duration, now: Instant) {
         self.retry = Some(now + REKEY_TIMEOUT + jitter);
+        // Counted from the first of a row of initiations, or retries would postpone the end forever.
         self.give_up.get_or_insert(now + REKEY_ATTEMPT_TIME);
     }
 
@@ -119,6 +120,7 @@ impl Timers {
         self.keepalive = None;
         if has_packet {
             self.silence
+                // Not moved by later packets: a steady sender would never notice that its peer is gone.
                 .get_or_insert(now + KEEPALIVE_TIMEOUT + REKEY_TIMEOUT);
         }
         self.passed(persistent, now);

@@ -96,6 +96,7 @@ impl Transport {
 
     /// Appends the message with a packet, which is filled up to at most `mtu` bytes; false: it could not be sealed.
     pub(crate) fn seal(&mut self, packet: &[u8], mtu: usize, out: &mut Vec<u8>) -> bool {
+        // Section 5.4.6: padded to 16 bytes, but never beyond the MTU, where padding would need a fragment.
         let filled = packet.len().next_multiple_of(BLOCK);
         let filled = filled.min(mtu).max(packet.len());
         self.room.clear();
@@ -103,12 +104,14 @@ impl Transport {
         self.room.resize(filled, 0);
 
         let begin = out.len();
+        // The number is the nonce: it is spent even when sealing fails, as no nonce may ever serve twice.
         let number = self.next;
         self.next += 1;
         out.extend_from_slice(&data_header(self.remote, number));
         out.resize(begin + HEADER + filled + TAG, 0);
         let sealed = &mut out[begin + HEADER..];
         let is_sealed = self.keys.write_message(number, &self.room, sealed).is_ok();
+        // Whoever batches into `out` must not find half a message behind those before.
         if !is_sealed {
             out.truncate(begin);
         }
@@ -125,6 +128,7 @@ impl Transport {
         if data.number >= REJECT_AFTER_MESSAGES || !self.is_young(REJECT_AFTER_TIME, now) {
             return Err(NotOpened::Expired);
         }
+        // Before the cipher, as this is cheaper; noted only behind it, or forgeries could use numbers up.
         if !self.window.is_new(data.number) {
             return Err(NotOpened::Replayed);
         }

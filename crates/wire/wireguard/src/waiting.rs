@@ -20,6 +20,7 @@ pub(crate) struct WaitingPackets {
 impl WaitingPackets {
     /// Lets one wait; says how many are lost by that.
     pub(crate) fn push(&mut self, packet: &[u8]) -> u64 {
+        // Alone too large: otherwise it would empty the queue and then be dropped itself.
         if packet.len() > MOST_BYTES {
             return 1;
         }
@@ -27,6 +28,7 @@ impl WaitingPackets {
         self.bytes += packet.len();
 
         let mut lost = 0;
+        // The oldest go first: what waits longest is repeated by its sender by now.
         while self.packets.len() > MOST_PACKETS || self.bytes > MOST_BYTES {
             drop(self.pop());
             lost += 1;

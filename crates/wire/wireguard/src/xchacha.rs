@@ -43,9 +43,11 @@ pub(crate) fn open<'a>(
 
 fn derived(key: &[u8; 32], nonce: &[u8; NONCE]) -> Option<(LessSafeKey, Nonce)> {
     let (keyed, rest) = nonce.split_first_chunk::<KEYED>()?;
+    // 16 bytes of the nonce make a key of their own, so that random nonces never meet (section 2).
     let subkey = hchacha20(key, keyed);
     let key = UnboundKey::new(&CHACHA20_POLY1305, &subkey).ok()?;
     let mut short = [0; 12];
+    // Section 2.3: four zero bytes before the last eight of the nonce.
     short[4..].copy_from_slice(rest);
     let nonce = Nonce::assume_unique_for_key(short);
     Some((LessSafeKey::new(key), nonce))
@@ -71,6 +73,7 @@ fn hchacha20(key: &[u8; 32], nonce: &[u8; KEYED]) -> [u8; 32] {
     }
 
     let mut subkey = [0; 32];
+    // Unlike a ChaCha20 block, the input is not added: the first and the last row are the key.
     let kept = state[..4].iter().chain(&state[12..]);
     for (bytes, word) in subkey.as_chunks_mut::<4>().0.iter_mut().zip(kept) {
         *bytes = word.to_le_bytes();
