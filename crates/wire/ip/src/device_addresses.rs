@@ -53,6 +53,7 @@ impl DeviceAddresses {
     /// The addresses to request of a tunnel: those of the device, or any address of a wanted family
     /// that it has no address of.
     pub fn wishes(&self, wants_v4: bool, wants_v6: bool) -> Vec<IpPrefix> {
+        // RFC 9484, 4.7.2: a wish for any address of a family is all zeros.
         let any = |is_ipv4| RequestedAddress::any(1, is_ipv4).prefix;
         let v4 = wants_v4.then(|| self.v4.unwrap_or(any(true)));
         let v6 = wants_v6.then(|| self.v6.unwrap_or(any(false)));
@@ -86,6 +87,7 @@ impl DeviceAddresses {
             adoption.new.push(*first);
             return;
         };
+        // Programs have connections from the first address: it stays, and later tunnels are to assign the same.
         if assigned.iter().any(|one| one.covers(&own)) {
             return;
         }
@@ -123,6 +125,7 @@ impl Translation {
     /// [`PacketError`], with nothing changed.
     pub fn to_peer(&self, packet: &mut [u8], is_complete: bool) -> Result<bool, PacketError> {
         let source = Packet::parse(packet)?.source();
+        // Packets of networks behind the device have addresses of their own, which pass as they are.
         if source != self.device {
             return Ok(false);
         }

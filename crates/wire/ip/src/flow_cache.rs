@@ -40,6 +40,7 @@ impl<V: Copy> FlowCache<V> {
     pub fn new(flows: usize, seed: u64) -> Self {
         Self {
             sets: Vec::new(),
+            // A power of two, so that a mask finds the set.
             capacity: flows.clamp(WAYS, MAX_FLOWS).next_power_of_two() / WAYS,
             seed,
             generation: 0,
@@ -48,6 +49,7 @@ impl<V: Copy> FlowCache<V> {
 
     /// The remembered verdict on a flow, or that of `judge`, which is then remembered.
     pub fn verdict(&mut self, flow: &IpFlow, judge: impl FnOnce(&IpFlow) -> V) -> V {
+        // A hit is one hash and at most two comparisons; rules are asked only on a miss.
         if let Some(known) = self.known(flow) {
             return known;
         }
@@ -74,6 +76,7 @@ impl<V: Copy> FlowCache<V> {
     pub fn remember(&mut self, flow: &IpFlow, verdict: V) {
         let generation = self.generation;
         let set = self.set(flow);
+        // The entry used longer ago was swapped to the front by `known`: it is the one to be replaced.
         set[0] = Some(Entry {
             flow: *flow,
             generation,
@@ -82,15 +85,18 @@ impl<V: Copy> FlowCache<V> {
     }
 
     fn set(&mut self, flow: &IpFlow) -> &mut [Option<Entry<V>>; WAYS] {
+        // Most tunnels carry a few flows or none: idle ones have no table.
         if self.sets.is_empty() {
             self.sets.resize_with(self.capacity, || [None, None]);
         }
+        // Seeded: a client that knew the hash could aim all its flows, and others', at one set.
         let at = hash(self.seed, flow) as usize & (self.capacity - 1);
         &mut self.sets[at]
     }
 
     /// Forgets all verdicts: rules, addresses or routes have changed.
     pub fn forget(&mut self) {
+        // Forgets all in one step: a change of rules must not wait for 65,536 entries to be emptied.
         self.generation = self.generation.wrapping_add(1);
         // Else entries of long ago would hold again.
         if self.generation == 0 {
@@ -115,6 +121,7 @@ pub(crate) fn hash(seed: u64, flow: &IpFlow) -> u64 {
     ];
 
     words.into_iter().fold(seed, |state, word| {
+        // A folded multiplication: all bits of a word reach the low bits that choose the set, for one instruction.
         let product = u128::from(state ^ word) * u128::from(MIX);
         (product as u64) ^ ((product >> 64) as u64)
     })

@@ -47,6 +47,7 @@ impl Intervals {
 }
 
 fn merge<T: Ord + Copy>(intervals: &mut Vec<(T, T)>) {
+    // Sorted by start, so an interval can only overlap the one that was kept last.
     intervals.sort_unstable();
     intervals.dedup_by(|later, earlier| {
         let overlaps = later.0 <= earlier.1;
@@ -58,6 +59,7 @@ fn merge<T: Ord + Copy>(intervals: &mut Vec<(T, T)>) {
 }
 
 fn holds<T: Ord + Copy>(intervals: &[(T, T)], value: T) -> bool {
+    // The intervals do not overlap: only the first that ends at or behind the value can hold it.
     let at = intervals.partition_point(|(_, end)| *end < value);
     intervals.get(at).is_some_and(|(start, _)| *start <= value)
 }
@@ -95,6 +97,7 @@ impl AddressSet {
         if self.any.contains(address) {
             return true;
         }
+        // RFC 9484, 4.7.3: ICMP is allowed wherever any protocol is, or errors about the others could not come.
         if protocol == ICMP || protocol == ICMPV6 {
             return self.all.contains(address);
         }

@@ -42,6 +42,7 @@ impl<T> RecentQueue<T> {
             older: None,
             newer: None,
         };
+        // Freed places are used again, so that the table stays as small as it ever needed to be.
         let number = match self.free.pop() {
             Some(number) => {
                 self.places[number] = place;
@@ -58,6 +59,7 @@ impl<T> RecentQueue<T> {
 
     /// The entry of this number, which is used now.
     pub(super) fn use_now(&mut self, number: usize) -> Option<&mut T> {
+        // Packets of a flow come in rows: the one used last is in its place already.
         if self.newest != Some(number) {
             self.places.get(number)?.entry.as_ref()?;
             self.unlink(number);
@@ -82,6 +84,7 @@ impl<T> RecentQueue<T> {
     }
 
     fn link(&mut self, number: usize) {
+        // Indices in place of pointers: a list without `unsafe`, and without an allocation for each entry.
         let before = self.newest.replace(number);
         match before {
             Some(before) => self.places[before].newer = Some(number),

@@ -92,6 +92,7 @@ impl OffloadHeader {
         let (header, packet) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let mut header = Self::of(header[0], header[1], [word(2), word(4), word(6), word(8)])?;
+        // "Verified" is the word of a device; a peer's is worth nothing, so sums are computed again.
         header.is_verified = false;
         Some((header, packet))
     }
@@ -103,6 +104,7 @@ impl OffloadHeader {
         header[0] = self.flags();
         header[1] = self.code();
         for (at, word) in self.words().into_iter().enumerate() {
+            // VIRTIO 1.2, 5.1.6: the kernel's side is in native order; only the wire has network order.
             header[2 + 2 * at..4 + 2 * at].copy_from_slice(&word.to_ne_bytes());
         }
         header
@@ -122,6 +124,7 @@ impl OffloadHeader {
             UDP_L4 => OffloadKind::Udp,
             _ => return None,
         };
+        // The ECN bit alone would be a kind of its own, which nobody defined.
         if kind == OffloadKind::Whole && code != NONE {
             return None;
         }
@@ -140,6 +143,7 @@ impl OffloadHeader {
 
     fn flags(&self) -> u8 {
         match (self.needs_checksum, self.is_verified) {
+            // VIRTIO 1.2, 5.1.6.2: never both; a packet without its sum cannot have been verified.
             (true, _) => NEEDS_CHECKSUM,
             (false, true) => DATA_VALID,
             (false, false) => 0,

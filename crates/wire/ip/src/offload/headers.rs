@@ -35,6 +35,7 @@ pub(super) struct Layout {
 impl Layout {
     /// Of a whole packet of TCP or UDP; `None` for any other, and where its header is cut off.
     pub(super) fn of(packet: &Packet<'_>) -> Option<Self> {
+        // Only the first fragment has a transport header, and none has the whole payload.
         if packet.fragment() != Fragment::Whole {
             return None;
         }
@@ -111,6 +112,7 @@ impl Layout {
     /// Whether the checksum of the transport is there, and as it would be written anew: of its two forms of zero, TCP has the one and
     /// UDP the other.
     pub(super) fn is_intact(&self, packet: &[u8]) -> bool {
+        // Both forms of zero sum up the same: the one that a sender never writes is not intact (RFC 768, RFC 1071).
         let other_form = match self.protocol {
             UDP => 0,
             _ => 0xffff,

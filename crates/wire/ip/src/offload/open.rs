@@ -38,6 +38,7 @@ impl Part {
         let bytes = packet.bytes();
         // Options and extension headers say something about one packet.
         let plain = if layout.is_ipv4 { 20 } else { 40 };
+        // Empty segments are acknowledgements: merged, a sender would count fewer of them (RFC 5681, 3.2).
         if layout.transport != plain || bytes.len() == layout.payload {
             return Self::Alone;
         }
@@ -50,6 +51,7 @@ impl Part {
         }
 
         match packet.payload()[FLAGS] {
+            // These speak of one segment; CWR in all pieces of a super-packet would answer several marks at once.
             flags if flags & (SYN | RST | URG | CWR) != 0 => Self::Alone,
             flags if flags & (FIN | PSH) != 0 => Self::Last,
             _ => Self::Any,
@@ -80,6 +82,7 @@ impl Open {
             TCP => MAX_TCP_SEGMENTS,
             _ => MAX_UDP_SEGMENTS,
         };
+        // Only the last segment may be shorter than the first: cutting restores sizes by that rule alone.
         let fits = payload.len() <= self.size
             && self.count < most
             && self.bytes.len() + payload.len() <= LONGEST;
@@ -90,6 +93,7 @@ impl Open {
         self.bytes.extend_from_slice(payload);
         self.count += 1;
         if layout.protocol == TCP {
+            // FIN and PSH are on the last segment, where cutting puts them again.
             self.flags = next[layout.transport + FLAGS];
         }
         true
@@ -128,6 +132,7 @@ impl Open {
         let first = &self.bytes;
         let sent = (first.len() - self.layout.payload) as u32;
         let expected = sequence(first, transport).wrapping_add(sent);
+        // The rest of the flags (ACK, ECE) is in every segment or in none.
         let [own, other] = [first, next].map(|packet| packet[transport + FLAGS] & !(FIN | PSH));
 
         sequence(next, transport) == expected
@@ -141,6 +146,7 @@ impl Open {
     /// Ends the open packet: the work left to do on it, and the packet. For a single packet, there
     /// is no work.
     pub(super) fn finish(&mut self) -> (OffloadHeader, &[u8]) {
+        // A packet alone leaves as it came, with its own checksum.
         if self.count == 1 {
             return (OffloadHeader::DONE, &self.bytes);
         }
