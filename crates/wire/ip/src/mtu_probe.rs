@@ -84,6 +84,7 @@ impl MtuProbe {
         if !self.asks() || self.next.is_some_and(|next| now < next) {
             return None;
         }
+        // The path may widen: it is asked on, at leisure.
         if self.state == ProbeState::TooNarrow {
             self.next = Some(now + PROBE_AGAIN);
             return Some(self.question(LONG));
@@ -99,6 +100,7 @@ impl MtuProbe {
 
         self.asked += 1;
         self.next = Some(now + PROBE_WAIT);
+        // Beside each long one a short one: without its answer, silence would look like a narrow path.
         self.has_short = true;
         Some(self.question(LONG))
     }
@@ -116,6 +118,7 @@ impl MtuProbe {
     fn question(&self, bytes: usize) -> Bytes {
         let mut rest = [0; 4 + LONG - HEADERS];
         rest[..2].copy_from_slice(&self.identifier.to_be_bytes());
+        // The sequence number tells tries apart in a capture.
         rest[3] = self.asked;
         let rest = &rest[..4 + bytes - HEADERS];
         link_echo::write(self.from, ALL_NODES, ECHO_REQUEST, rest)

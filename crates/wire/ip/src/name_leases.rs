@@ -98,6 +98,7 @@ impl NameLeases {
             self.use_again(&known, now, false);
             return Ok(self.addresses(&known));
         }
+        // Answers are refused before a name in use is forgotten: its programs would reach somebody else.
         if self.by_name.len() >= MAX_NAMES && !self.forget_oldest(now) {
             return Err(NamesFull);
         }
@@ -105,6 +106,7 @@ impl NameLeases {
         let lease = loop {
             match self.pool.acquire(name, &[], now) {
                 Ok(lease) => break lease,
+                // The pool of one family can be full before the table is.
                 Err(_) if self.forget_oldest(now) => {}
                 Err(_) => return Err(NamesFull),
             }
@@ -113,6 +115,7 @@ impl NameLeases {
         for address in addresses_of(&lease) {
             self.by_address.insert(address, name.clone());
         }
+        // A question is not a use: one program that asks for thousands of names cannot push out those that carry traffic.
         self.by_question.insert((now, name.clone()));
         let known = NameLease {
             lease,
@@ -180,6 +183,7 @@ impl NameLeases {
     /// Forgets the name that was not used for longest, if that was long enough ago.
     fn forget_oldest(&mut self, now: u64) -> bool {
         let is_over = |since: u64, kept: u64| now.saturating_sub(since) >= kept;
+        // Names that no one has used go first.
         let asked = self.by_question.first();
         let asked = asked.filter(|(since, _)| is_over(*since, NAME_ASKED));
         let used = self.by_use.first();

@@ -77,8 +77,10 @@ impl PacketFilter {
             Ok(parsed) => parsed,
             Err(error) => return reject_unread(error.into()),
         };
+        // Before the rules: a probe of the link goes to the other end itself, and link-local addresses pass no rule.
         if let Some(answer) = link_echo::answer(&parsed, self.role, self.routers.v6) {
             return match limiter.allows(now) {
+                // Limited as errors are: an answer for each packet would make this end a reflector.
                 true => Verdict::Answer(answer),
                 false => reject_unread(Rejection::NotForwarded),
             };
@@ -156,6 +158,7 @@ impl PacketFilter {
         if !self.ours.allows(packet.destination(), protocol) {
             return Err(saying(Rejection::Destination, IcmpError::NoRoute));
         }
+        // An error about a flow that never went this way would end a flow of somebody else.
         check_quotation(packet, &self.theirs)?;
 
         let is_meant = match self.role {
@@ -190,8 +193,10 @@ impl PacketFilter {
             return Err(saying(Rejection::Scope, IcmpError::Prohibited));
         }
 
+        // Behind the rules: "too big" about a packet that would not pass anyway sends its host on a search for nothing.
         self.check_length(longest)?;
         match packet.hop_limit() {
+            // RFC 9484, 7: forwarding into the tunnel is a hop; out of it none.
             0 | 1 => Err(saying(Rejection::HopLimit, IcmpError::HopLimitExceeded)),
             _ => Ok(()),
         }
@@ -219,6 +224,7 @@ impl PacketFilter {
     ) -> Verdict {
         let from = match packet.is_ipv4() {
             true => Some(self.routers.v4.unwrap_or(DUMMY_ROUTER_V4).into()),
+            // RFC 7600 has a dummy for IPv4 alone. Without an address, no error is sent.
             false => self.routers.v6.map(IpAddr::V6),
         };
         // Only an error that could be sent counts against the rate.
@@ -294,6 +300,7 @@ fn check_quotation(packet: &Packet<'_>, sent_to: &AddressSet) -> Result<(), Refu
     }
     let quoted = quoted_flow(packet);
     let went_this_way = quoted.is_some_and(|quoted| {
+        // The quoted packet must have been sent by the one who gets the error, towards where this tunnel leads.
         quoted.source == packet.destination() && sent_to.allows(quoted.destination, quoted.protocol)
     });
     match went_this_way {
@@ -319,6 +326,7 @@ fn is_about_a_link(packet: &Packet<'_>) -> bool {
     match packet.protocol() {
         // Redirects, and advertisements of routers and requests for them.
         ICMP if packet.is_ipv4() => matches!(kind, 5 | 9 | 10),
+        // RFC 4861, 4: solicitations and advertisements of routers and neighbours, and redirects.
         ICMPV6 if !packet.is_ipv4() => matches!(kind, 133..=137),
         _ => false,
     }

@@ -64,6 +64,7 @@ impl<T: Copy + PartialEq> PrefixTable<T> {
             match prefix.address() {
                 IpAddr::V4(address) => {
                     let start = address.to_bits();
+                    // A shift by the whole width overflows: a prefix of all bits has no bits for hosts.
                     let hosts = u32::MAX.checked_shr(prefix.length().into()).unwrap_or(0);
                     let end = start | hosts;
                     v4.push(Span { start, end, value });
@@ -99,6 +100,7 @@ fn compile<A: Ord + Copy, T: Copy + PartialEq>(
     let mut segments = Vec::new();
     let mut open: Vec<Span<A, T>> = Vec::new();
     for span in spans {
+        // A sweep over starts: prefixes nest or are apart, so a stack of open ones is enough.
         close(&mut segments, &mut open, Some(span.start), &after);
         begin(&mut segments, span.start, Some(span.value));
         open.push(*span);
@@ -116,7 +118,9 @@ fn close<A: Ord + Copy, T: Copy + PartialEq>(
     after: &impl Fn(A) -> Option<A>,
 ) {
     while let Some(last) = open.pop_if(|last| before.is_none_or(|start| last.end < start)) {
+        // Behind a prefix, the one around it holds again.
         let around = open.last().map(|around| around.value);
+        // The last address has none behind it.
         if let Some(next) = after(last.end) {
             begin(segments, next, around);
         }
@@ -129,8 +133,10 @@ fn begin<A: Ord + Copy, T: Copy + PartialEq>(
     start: A,
     value: Option<T>,
 ) {
+    // A segment that would be empty, as an inner prefix begins where the outer one does.
     segments.pop_if(|last| last.start == start);
     let before = segments.last().and_then(|last| last.value);
+    // Neighbours with one value become one segment: less to search.
     if before != value {
         segments.push(Segment { start, value });
     }

@@ -41,6 +41,7 @@ impl PacketScope {
     /// # Errors
     /// [`ScopeError`].
     pub fn of(scope: &IpScope, resolved: &[IpAddr]) -> Result<Self, ScopeError> {
+        // RFC 9484, 4.6: an extension header is not a protocol that a packet carries.
         if let Some(protocol) = scope.protocol
             && EXTENSION_HEADERS.contains(&protocol)
         {

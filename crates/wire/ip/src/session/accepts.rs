@@ -52,11 +52,13 @@ impl Accepts {
         for range in ranges {
             let before = taken.len();
             taken.extend(accepted.iter().filter_map(|other| range.shared(other)));
+            // Whatever was cut off is told: an operator who misses a route finds out which end refused it.
             if taken[before..] != [*range] {
                 ignored.push(*range);
             }
         }
 
+        // Pieces can be more than the ranges that came; the bound of a peer's ranges holds for them, too.
         taken.truncate(MAX_RANGES);
         (taken, ignored)
     }

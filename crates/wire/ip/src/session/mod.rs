@@ -145,6 +145,7 @@ impl UsedIds {
         if self.forgotten.is_some_and(|forgotten| id <= forgotten) || !self.last.insert(id) {
             return false;
         }
+        // The lowest goes: peers count upwards, so all at or below it counts as used from now on.
         if self.last.len() > MAX_REQUESTS {
             self.forgotten = self.last.pop_first();
         }
@@ -189,9 +190,11 @@ impl IpSession {
         value: &[u8],
         now: Instant,
     ) -> Result<Option<SessionEvent>, SessionError> {
+        // RFC 9297, 3.2: capsules of unknown types are skipped, and are no reason to end.
         let Some(capsule) = IpCapsule::decode(kind, value)? else {
             return Ok(None);
         };
+        // Each capsule makes a filter, and may move routes of the device: costs far beyond its few bytes.
         if !self.pace.allows(now) {
             return Err(SessionError::Flood);
         }
@@ -204,6 +207,7 @@ impl IpSession {
     }
 
     fn handle_assign(&mut self, assign: AddressAssign) -> SessionEvent {
+        // RFC 9484, 4.7.1: all zeros with a request's ID refuse that request.
         let (refusals, assigned): (Vec<_>, Vec<_>) = assign
             .addresses
             .iter()
@@ -230,6 +234,7 @@ impl IpSession {
             }
         }
 
+        // The whole list: what the capsule leaves out is withdrawn.
         self.own.clone_from(&taken);
         self.renew_filter();
         SessionEvent::Assigned {
@@ -285,8 +290,10 @@ impl IpSession {
         let assigned = addresses
             .into_iter()
             .filter(|address| !address.is_refusal() && (ipv6.is_ok() || address.prefix.is_ipv4()));
+        // One place stays for refusals, or they would never get into a capsule.
         self.peer = assigned.take(MAX_ADDRESSES - 1).collect();
 
+        // RFC 9484, 4.7.2: each request gets an answer, so what is not assigned is refused in the same capsule.
         let owed = std::mem::take(&mut self.requests.peer);
         let answers = |request: &RequestedAddress| {
             let answers = |address: &AssignedAddress| address.request_id == request.request_id;
@@ -312,6 +319,7 @@ impl IpSession {
 
     /// Advertises these routes to the peer, in place of those before.
     pub fn advertise(&mut self, routes: RouteAdvertisement) {
+        // An unchanged advertisement costs the peer a filter and its pace, and says nothing.
         if routes == self.own_routes {
             return;
         }
@@ -400,8 +408,10 @@ impl IpSession {
         ours.extend(self.own.iter().copied().map(whole));
         let mut theirs = self.peer_routes.clone();
         theirs.extend(self.peer.iter().map(|address| whole(address.prefix)));
+        // Without them, packets to the peer find no route, and their senders are told so.
         theirs.retain(|range| range.is_ipv4() || !self.refuses_ipv6);
 
+        // A new one instead of a change: batches that are being checked keep theirs, without a lock.
         self.filter = Arc::new(PacketFilter {
             role: self.settings.role,
             ours: AddressSet::of(ours),

@@ -49,10 +49,12 @@ impl Outbox {
         }
 
         if std::mem::take(&mut self.assigned) {
+            // RFC 9484, 4.7.1: each ADDRESS_ASSIGN replaces the one before, so every one has all addresses, and refusals fill the rest.
             let room = MAX_ADDRESSES.saturating_sub(assigned.len());
             let count = self.refusals.len().min(room);
             let mut addresses = assigned.to_vec();
             addresses.extend(self.refusals.drain(..count));
+            // The rest of the refusals goes in a further capsule, which repeats the addresses.
             self.assigned = !self.refusals.is_empty();
             return Some(IpCapsule::Assign(AddressAssign { addresses }));
         }

@@ -19,6 +19,7 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn allows(&mut self, now: Instant) -> bool {
+        // A token bucket in one instant: how far `until` lies ahead of now is how much of the burst is spent.
         let due = self.until.map_or(now, |until| until.max(now));
         if due > now + CAPSULE_EVERY * (CAPSULE_BURST - 1) {
             return false;
