@@ -1,21 +1,11 @@
 //! Every decoder over its committed corpus and over seeded mutations of it.
-//!
-//! A failure prints the input; add it to `corpus/<decoder>/` with the fix.
 
-use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
-use fastrand::Rng;
+use hermes_corpus::Corpus;
 
-/// How many mutations each decoder sees.
+/// Mutations for each decoder.
 const MUTATIONS: usize = 20_000;
-
-/// Where mutations start; fixed, so that every run is the same.
-const SEED: u64 = 0x6865_726d_6573;
-
-/// Mutated inputs are cut to this many bytes.
-const MAX_INPUT: usize = 4096;
 
 /// Bytes that grammars care about.
 const INTERESTING: &[u8] = b"\0\x01\x3f\x40\x7f\x80\xc0\xff %/:;,=()[]\\\"\r\n\t.-_@~09azAZ";
@@ -59,74 +49,14 @@ decoders! {
     websocket_keeps_its_invariants: websocket;
 }
 
-/// Beside its input, it takes the time.
+/// Its decoder also takes the time.
 #[test]
 fn h2_keeps_its_invariants() {
     run("h2", |data| crate::h2::fuzz_one(data, Instant::now()));
 }
 
 fn run(name: &str, decode: fn(&[u8])) {
-    let corpus = corpus(name);
-    for input in &corpus {
-        attempt(name, decode, input);
-    }
-    let mut rng = Rng::with_seed(SEED);
-    for _ in 0..MUTATIONS {
-        let mut input = rng.choice(&corpus).cloned().unwrap_or_default();
-        for _ in 0..rng.usize(1..=6) {
-            mutate(&mut input, &corpus, &mut rng);
-        }
-        input.truncate(MAX_INPUT);
-        attempt(name, decode, &input);
-    }
-}
-
-fn corpus(name: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("corpus")
-        .join(name);
-    let mut files: Vec<_> = fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    files.sort();
-    assert!(!files.is_empty(), "{} holds inputs", folder.display());
-    files.iter().map(|file| fs::read(file).unwrap()).collect()
-}
-
-fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], rng: &mut Rng) {
-    let at = rng.usize(0..=input.len());
-    match rng.u8(0..8) {
-        0 => input.insert(at, rng.u8(..)),
-        1 => input.insert(at, *rng.choice(INTERESTING).unwrap()),
-        2 => input.truncate(at),
-        3 => input
-            .splice(at..at, rng.choice(corpus).unwrap().iter().copied())
-            .for_each(drop),
-        4 => {
-            let end = rng.usize(at..=input.len());
-            let copy = input[at..end].to_vec();
-            input.splice(at..at, copy).for_each(drop);
-        }
-        _ if at == input.len() => {}
-        5 => input[at] ^= 1 << rng.u8(0..8),
-        6 => input[at] = *rng.choice(INTERESTING).unwrap(),
-        _ => drop(input.drain(at..rng.usize(at..=input.len()))),
-    }
-}
-
-/// Prints the input when the decoder panics.
-struct Attempt<'a>(&'a str, &'a [u8]);
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{} fails on \"{}\"", self.0, self.1.escape_ascii());
-        }
-    }
-}
-
-fn attempt(name: &str, decode: fn(&[u8]), input: &[u8]) {
-    let attempt = Attempt(name, input);
-    decode(attempt.1);
+    let corpus = Corpus::read(&[&format!("corpus/{name}")]);
+    let corpus = corpus.with_pieces(INTERESTING.iter().map(std::slice::from_ref));
+    corpus.test(MUTATIONS, decode);
 }
