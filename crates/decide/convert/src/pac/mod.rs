@@ -5,6 +5,10 @@
 //! never holds.
 
 mod condition;
+mod evaluator;
+mod functions;
+mod methods;
+mod predicates;
 mod proxies;
 mod syntax;
 mod token;
@@ -17,9 +21,10 @@ use serde_json::json;
 use crate::draft::{Draft, Rank};
 use crate::unreadable::Unreadable;
 use condition::{Conjunction, HostPattern, Predicate};
+use evaluator::Evaluator;
 use proxies::Proxies;
 use syntax::Statement;
-use value::{Evaluator, Misunderstood, Value, Variables};
+use value::{Misunderstood, Value, Variables};
 
 /// Conditions with a result in a file. Where each `if` sets a variable, branches double with each, and so few are too many.
 #[doc(alias = "bound")]

@@ -1,11 +1,12 @@
 //! Results of `FindProxyForURL`: `PROXY a:8080; DIRECT`.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
+use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 
 use super::condition::{Conjunction, HostPattern};
-use super::value::is_private;
 use crate::draft::{Draft, put};
 
 /// Private networks, which a program on this machine reaches directly.
@@ -158,10 +159,10 @@ fn direct(condition: &Conjunction, line: u32, route: &mut Json, draft: &mut Draf
     }
 }
 
-fn covers(prefix: &str, net: &ipnet::IpNet) -> bool {
+fn covers(prefix: &str, net: &IpNet) -> bool {
     prefix
         .parse()
-        .is_ok_and(|prefix: ipnet::IpNet| prefix.contains(net))
+        .is_ok_and(|prefix: IpNet| prefix.contains(net))
 }
 
 /// One of the ways that a result lists.
@@ -202,5 +203,13 @@ impl<'a> ProxyEntry<'a> {
             Self::Proxy { is_tls, .. } => Some(*is_tls),
             Self::Direct | Self::Socks(_) => None,
         }
+    }
+}
+
+/// Whether a network is for private use (RFC 1918; RFC 4193, 3).
+fn is_private(net: &IpNet) -> bool {
+    match net.addr() {
+        IpAddr::V4(address) => address.is_private(),
+        IpAddr::V6(address) => (address.segments()[0] & 0xfe00) == 0xfc00,
     }
 }
