@@ -1,13 +1,18 @@
 //! Options that the commands share which measure and show.
 
+use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::report::Run;
+use anyhow::{Context, Result};
+use serde::Serialize;
 
-/// How much is measured, on what, and where the results go.
+use crate::report::{Run, save};
+
+/// How much is measured.
 #[derive(Debug, clap::Args)]
-pub struct Options {
+pub struct RoundOptions {
     /// Fewer and shorter measurements: more scatter.
     #[arg(long)]
     pub short: bool,
@@ -17,90 +22,95 @@ pub struct Options {
     /// Seed of the order in each round.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Write the results to this file. What it has from earlier runs stays in it, and in the report.
+}
+
+/// What is measured, and where the results go.
+#[derive(Debug, clap::Args)]
+pub struct OutputOptions {
+    /// Write the results to this file. What `overhead` and `hops` have there from earlier runs stays in it, and in the report.
     #[arg(long)]
     pub json: Option<PathBuf>,
-    /// Write pictures to this folder.
-    #[arg(long)]
-    pub svg: Option<PathBuf>,
     /// Write a page of documentation to this file; it shows the pictures if they are in the same folder.
     #[arg(long)]
     pub markdown: Option<PathBuf>,
-    /// Measure nothing: show what the file of `--json` has.
-    #[arg(long, requires = "json")]
-    pub show: bool,
     /// Measure this build of Hermes instead of building one.
     #[arg(long)]
     pub hermes: Option<PathBuf>,
 }
 
-/// Options whose values are files: of no interest to a reader of the figures.
-const FILES: [&str; 5] = ["--json", "--svg", "--markdown", "--hermes", "--peers"];
+/// How much is measured, on what, and where the results go.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// How much is measured.
+    #[command(flatten)]
+    pub rounds: RoundOptions,
+    /// Files to write, and the build to measure.
+    #[command(flatten)]
+    pub output: OutputOptions,
+    /// Write pictures to this folder.
+    #[arg(long)]
+    pub svg: Option<PathBuf>,
+    /// Measure nothing: show what the file of `--json` has.
+    #[arg(long, requires = "json")]
+    pub show: bool,
+}
+
+/// Results that are shown as a page, and in a terminal.
+pub trait Published: Serialize {
+    /// For a terminal.
+    fn print(&self) -> String;
+
+    /// As a page of documentation.
+    fn page(&self) -> String;
+}
+
+impl OutputOptions {
+    /// Writes the results where they are wanted, and prints them.
+    ///
+    /// # Errors
+    /// A file cannot be written, or standard output is closed.
+    pub fn publish(&self, results: &impl Published) -> Result<()> {
+        if let Some(file) = &self.json {
+            save(results, file)?;
+        }
+        self.publish_page(|| results.page())?;
+        show(&results.print())
+    }
+
+    /// Writes the page, if it is wanted.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn publish_page(&self, page: impl FnOnce() -> String) -> Result<()> {
+        match &self.markdown {
+            Some(file) => fs::write(file, page()).with_context(|| file.display().to_string()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Prints a text.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn show(text: &str) -> Result<()> {
+    writeln!(std::io::stdout().lock(), "{text}").context("standard output")
+}
 
 impl Options {
     /// How it was measured, since `begin`.
     pub fn run(&self, begin: Instant) -> Run {
-        let command = spoken(std::env::args().skip(1));
-        let machine = machine();
-        Run {
-            command,
-            seed: self.seed,
-            machine,
-            seconds: begin.elapsed().as_secs_f64(),
-        }
+        Run::since(begin, self.rounds.seed)
     }
 
     /// The file from which results are loaded, if there are any.
     pub fn earlier(&self) -> Option<&PathBuf> {
-        self.json.as_ref().filter(|file| self.show || file.exists())
+        let json = self.output.json.as_ref();
+        json.filter(|file| self.show || file.exists())
     }
 
     /// The file that results are written to, if there are new ones.
     pub fn later(&self) -> Option<&PathBuf> {
-        self.json.as_ref().filter(|_| !self.show)
-    }
-}
-
-/// The arguments, without those that name files.
-pub(crate) fn spoken(arguments: impl Iterator<Item = String>) -> String {
-    let mut words = Vec::new();
-    let mut arguments = arguments;
-    while let Some(word) = arguments.next() {
-        match word.split_once('=') {
-            Some((option, _)) if FILES.contains(&option) => {}
-            None if FILES.contains(&word.as_str()) => drop(arguments.next()),
-            _ => words.push(word),
-        }
-    }
-
-    words.join(" ")
-}
-
-/// Processors and kernel, for later readers of the figures.
-pub(crate) fn machine() -> String {
-    let processors = std::thread::available_parallelism().map_or(0, usize::from);
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{processors} processors, Linux {}", kernel.trim())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_told_without_its_files() {
-        let words = [
-            "overhead",
-            "--short",
-            "--json",
-            "a/b.json",
-            "--only",
-            "udp",
-            "--svg=x/y",
-        ];
-        assert_eq!(
-            spoken(words.map(str::to_owned).into_iter()),
-            "overhead --short --only udp"
-        );
+        self.output.json.as_ref().filter(|_| !self.show)
     }
 }

@@ -219,7 +219,7 @@ fn hops_measures_chains() {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    let results = hermes_lab::hops::results::HopResults::load(&json).unwrap();
+    let results: hermes_lab::hops::plan::HopResults = hermes_lab::report::load(&json).unwrap();
     for figure in [
         "kept flow",
         "new flow",

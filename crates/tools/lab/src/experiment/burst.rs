@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use tokio::task::JoinSet;
 
-use super::{Bench, Figure, Measured};
+use super::{Bench, Measured};
+use crate::report::Figure;
 
 /// Clients of each burst.
 const LONG: &[usize] = &[200, 400, 600, 800, 1000];

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Bench, Figure, Measured};
+use super::{Bench, Measured};
+use crate::report::Figure;
 use crate::traffic::datagrams::Sender;
 use crate::traffic::search::highest;
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Bench, Figure, Measured};
+use super::{Bench, Measured};
 use crate::peers::{Surroundings, System};
 use crate::process::Process;
+use crate::report::Figure;
 
 /// Exchanges of the first run, enough that buffers have grown, and those that the second has beyond them.
 const WARM: usize = 100;

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::{Bench, Figure, Measured};
+use super::{Bench, Measured};
+use crate::report::Figure;
 use crate::report::median;
 
 /// Exchanges before the first that counts.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
 
-use super::{Bench, Figure, Measured};
+use super::{Bench, Measured};
+use crate::report::Figure;
 use crate::traffic::{Client, Entry, Kind};
 
 /// Clients that always have one exchange open.

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Bench, Figure, Measured};
+use super::{Bench, Measured};
 use crate::peers::{Name, System};
+use crate::report::Figure;
 
 /// Between two looks whether it answers.
 const STEP: Duration = Duration::from_micros(500);

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{Bench, Figure, Measured};
+use super::{Bench, Measured};
 use crate::peers::System;
+use crate::report::Figure;
 
 /// Tunnels, and how long they stay idle.
 const LONG: (usize, Duration) = (9000, Duration::from_secs(30));

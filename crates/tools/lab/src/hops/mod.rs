@@ -6,27 +6,26 @@ pub mod network;
 pub mod plan;
 mod plot;
 pub(crate) mod qlog;
-pub mod results;
-mod show;
+pub mod show;
 pub mod systems;
 pub mod targets;
 
-use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use crate::options::Options;
 use crate::origin::{self, Addresses};
-use crate::peers::Programs;
+use crate::peers::{Name, Programs};
 use crate::pki::Pki;
 use crate::progress::Progress;
+use crate::report;
 use crate::traffic::Client;
 use measure::HopBench;
 use network::{Links, Network, origin_address};
-use plan::{HopSystem, Part, Point};
-use results::HopResults;
+use plan::{HopResults, HopSystem, Part, Point};
 use systems::{Around, Running};
 
 /// Options of the command. It needs root.
@@ -57,11 +56,11 @@ pub fn run(arguments: &HopArguments) -> Result<()> {
 
     let failed = results.failures.len();
     if let Some(file) = options.earlier() {
-        results = results.after(HopResults::load(file)?);
+        results = results.after(report::load(file)?);
     }
 
     if let Some(file) = options.later() {
-        results.save(file)?;
+        report::save(&results, file)?;
     }
     let pictures = options
         .svg
@@ -70,32 +69,40 @@ pub fn run(arguments: &HopArguments) -> Result<()> {
         .transpose()?
         .unwrap_or_default();
 
-    if let Some(file) = &options.markdown {
-        std::fs::write(file, show::page(&results, &pictures))
-            .with_context(|| file.display().to_string())?;
-    }
+    options
+        .output
+        .publish_page(|| show::page(&results, &pictures))?;
 
-    let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
+    crate::options::show(&format!(
         "{}\n{}",
         show::print(&results),
         show::summary_line(&results)
-    )
-    .context("standard output")?;
+    ))?;
 
     ensure!(failed == 0, "{failed} measurements failed; see above");
     Ok(())
+}
+
+/// The programs of these systems.
+fn provided(systems: &[HopSystem], given: Option<&Path>) -> Result<Programs> {
+    let of = |system| match system {
+        HopSystem::Direct => Name::Direct,
+        HopSystem::Hermes => Name::Hermes,
+        // All peers are installed at once.
+        HopSystem::Envoy | HopSystem::MasqueGo => Name::Envoy,
+    };
+    Programs::provide(&systems.iter().copied().map(of).collect::<Vec<_>>(), given)
 }
 
 fn measure_all(arguments: &HopArguments) -> Result<HopResults> {
     let points = plan::points(&arguments.only);
     let used = |system: &&HopSystem| points.iter().any(|point| system.has(*point));
     let systems: Vec<HopSystem> = arguments.systems.iter().filter(used).copied().collect();
-    let programs = Programs::provide_for_hops(&systems, arguments.options.hermes.as_deref())?;
+    let programs = provided(&systems, arguments.options.output.hermes.as_deref())?;
     let begin = Instant::now();
     let measured = |point: &Point| systems.iter().filter(|system| system.has(*point)).count();
-    let steps = points.iter().map(measured).sum::<usize>() * arguments.options.repeats as usize;
+    let steps =
+        points.iter().map(measured).sum::<usize>() * arguments.options.rounds.repeats as usize;
     let mut results = HopResults::default();
     let mut progress = Progress::new(steps);
 
@@ -106,14 +113,12 @@ fn measure_all(arguments: &HopArguments) -> Result<HopResults> {
             .copied()
             .collect();
         if !points.is_empty() {
-            measure_on(
-                arguments,
+            let plan = HopPlan {
                 links,
-                &points,
-                (&systems, &programs),
-                &mut progress,
-                &mut results,
-            )?;
+                points: &points,
+                systems: &systems,
+            };
+            measure_on(arguments, plan, &programs, &mut progress, &mut results)?;
         }
     }
 
@@ -122,16 +127,23 @@ fn measure_all(arguments: &HopArguments) -> Result<HopResults> {
     Ok(results)
 }
 
-/// All points over one kind of links. The load comes from a thread that is in the client's namespace.
+/// The measurements over one kind of links.
+#[derive(Clone, Copy)]
+struct HopPlan<'a> {
+    links: Links,
+    points: &'a [Point],
+    systems: &'a [HopSystem],
+}
+
+/// Measures all points over one kind of links. The load comes from a thread that is in the client's namespace.
 fn measure_on(
     arguments: &HopArguments,
-    links: Links,
-    points: &[Point],
-    (systems, programs): (&[HopSystem], &Programs),
+    plan: HopPlan<'_>,
+    programs: &Programs,
     progress: &mut Progress,
     results: &mut HopResults,
 ) -> Result<()> {
-    let network = Network::lay(links)?;
+    let network = Network::lay(plan.links)?;
     let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
     let pki = Pki::create(folder.path())?;
     let anywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -145,7 +157,8 @@ fn measure_on(
         programs,
     };
 
-    let mut running = systems
+    let mut running = plan
+        .systems
         .iter()
         .map(|system| Running::launch(*system, &around))
         .collect::<Result<Vec<_>>>()?;
@@ -160,14 +173,13 @@ fn measure_on(
                 for system in &mut running {
                     system.ready(&client).await?;
                 }
-                rounds(
-                    arguments,
-                    points,
-                    (&running, &around, &client),
-                    progress,
-                    results,
-                )
-                .await;
+                let load = HopLoad {
+                    points: plan.points,
+                    running: &running,
+                    around: &around,
+                    client: &client,
+                };
+                load.rounds(arguments, progress, results).await;
 
                 Ok(())
             })
@@ -188,43 +200,53 @@ fn seen(origin: Addresses) -> Addresses {
     }
 }
 
-async fn rounds(
-    arguments: &HopArguments,
-    points: &[Point],
-    (running, around, client): (&[Running], &Around<'_>, &Client),
-    progress: &mut Progress,
-    results: &mut HopResults,
-) {
-    let mut random = fastrand::Rng::with_seed(arguments.options.seed);
-    let origin = seen(around.origin);
-    for round in 1..=arguments.options.repeats {
-        let each = points
-            .iter()
-            .flat_map(|point| running.iter().map(move |running| (*point, running)));
-        let mut order: Vec<_> = each
-            .filter(|(point, running)| running.system.has(*point))
-            .collect();
-        random.shuffle(&mut order);
+/// The load on running systems.
+struct HopLoad<'a> {
+    points: &'a [Point],
+    running: &'a [Running],
+    around: &'a Around<'a>,
+    client: &'a Client,
+}
 
-        for (point, running) in order {
-            let what = format!("round {round}: {}: {point}", running.system);
-            progress.step(&what);
-            let bench = HopBench {
-                point,
-                running,
-                around,
-                client,
-                origin,
-                short: arguments.options.short,
-            };
+impl HopLoad<'_> {
+    async fn rounds(
+        &self,
+        arguments: &HopArguments,
+        progress: &mut Progress,
+        results: &mut HopResults,
+    ) {
+        let mut random = fastrand::Rng::with_seed(arguments.options.rounds.seed);
+        let origin = seen(self.around.origin);
+        for round in 1..=arguments.options.rounds.repeats {
+            let each = self
+                .points
+                .iter()
+                .flat_map(|point| self.running.iter().map(move |running| (*point, running)));
+            let mut order: Vec<_> = each
+                .filter(|(point, running)| running.system.has(*point))
+                .collect();
+            random.shuffle(&mut order);
 
-            match bench.run().await {
-                Ok(measured) => {
-                    for (figure, value) in measured {
-                        results.add(point, running.system, figure, value);
+            for (point, running) in order {
+                let step = format!("round {round}: {}: {point}", running.system);
+                progress.step(&step);
+                let bench = HopBench {
+                    point,
+                    running,
+                    around: self.around,
+                    client: self.client,
+                    origin,
+                    short: arguments.options.rounds.short,
+                };
+
+                match bench.run().await {
+                    Ok(measured) => {
+                        for (figure, value) in measured {
+                            results.add(point, running.system, figure, value);
+                        }
                     }
+                    Err(error) => results.failures.push(format!("{step}: {error:#}")),
                 }
-                Err(error) => results.failures.push(format!("{what}: {error:#}")),
             }
         }
     }

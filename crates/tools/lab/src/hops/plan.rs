@@ -6,6 +6,10 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::network::{HOPS, Links};
+use crate::report::Results;
+
+/// The figures of all points.
+pub type HopResults = Results<Point, HopSystem>;
 
 /// What is measured.
 #[derive(

@@ -6,10 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::network::Links;
-use super::plan::{HopExperiment, HopSystem, Point, Way};
-use super::results::HopResults;
+use super::plan::{HopExperiment, HopResults, HopSystem, Point, Way};
 use crate::report::number;
-use crate::report::svg::{picture, text};
+use crate::report::svg::{axes, curve, picture, placed, text};
 
 /// A panel for each kind of links, side by side.
 const WIDTH: f64 = 380.0;
@@ -92,11 +91,11 @@ pub fn save(results: &HopResults, folder: &Path) -> Result<Vec<String>> {
         }
 
         let places = (0..).map(|place| f64::from(place) * WIDTH);
-        let placed = panels
+        let content = panels
             .iter()
             .zip(places)
-            .map(|(panel, x)| format!("<g transform=\"translate({x:.0} 0)\">\n{panel}</g>\n"));
-        let content: String = placed.collect();
+            .map(|(panel, x)| placed(x, 0.0, panel));
+        let content: String = content.collect();
         let file = folder.join(shown.file);
         fs::write(
             &file,
@@ -145,16 +144,8 @@ fn panel(results: &HopResults, shown: &Picture, links: Links) -> Option<String> 
     );
 
     let mut content = text(4.0, 16.0, "start", &title);
-    let frame = format!(
-        "M{LEFT:.1} {:.1}V{:.1}H{:.1}",
-        y(most),
-        y(0.0),
-        x(axis.len() - 1)
-    );
-
-    content += &format!("<path d=\"{frame}\" fill=\"none\" stroke=\"#999999\"/>\n");
-    content += &text(LEFT - 4.0, y(most) + 4.0, "end", &number(most));
-    content += &text(LEFT - 4.0, y(0.0), "end", "0");
+    let right = x(axis.len() - 1);
+    content += &axes(LEFT, right, y(most), y(0.0), &number(most));
 
     for (place, value) in axis.iter().enumerate() {
         content += &text(x(place), HEIGHT - 14.0, "middle", &value.to_string());
@@ -178,23 +169,16 @@ fn drawn(line: &Line, x: impl Fn(usize) -> f64, y: impl Fn(f64) -> f64) -> Strin
         return String::new();
     }
 
-    let places: Vec<_> = points
-        .iter()
-        .map(|(place, value)| (x(*place), y(*value)))
+    let places = points.iter();
+    let places: Vec<_> = places
+        .map(|(place, value)| [x(*place), y(*value)])
         .collect();
-    let path: Vec<_> = places
-        .iter()
-        .map(|(x, y)| format!("{x:.1} {y:.1}"))
-        .collect();
-    let mut content = format!(
-        "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n",
-        path.join("L")
-    );
+    let mut content = curve(places.iter().copied(), colour);
 
-    for (x, y) in &places {
+    for [x, y] in &places {
         content += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\n");
     }
-    if let Some((x, y)) = places.last() {
+    if let Some([x, y]) = places.last() {
         content += &text(x + 6.0, y + 4.0, "start", name);
     }
 
@@ -206,7 +190,7 @@ fn axis(results: &HopResults, shown: &Picture, links: Links) -> Vec<u32> {
     let own = results
         .series
         .iter()
-        .map(|series| series.point)
+        .map(|series| series.case)
         .filter(|point| wanted(shown, links, *point));
     let mut values: Vec<u32> = own.map(|point| value(shown, point)).collect();
     values.sort_unstable();
@@ -245,17 +229,17 @@ fn lines(results: &HopResults, shown: &Picture, links: Links, axis: &[u32]) -> V
     let mut lines = Vec::new();
     for (system, way, colour) in kinds {
         let own = results.series.iter().filter(|series| {
-            series.system == system && series.point.way == way && series.figure.name == shown.figure
+            series.system == system && series.case.way == way && series.figure.name == shown.figure
         });
         let mut points: Vec<_> = own
-            .filter(|series| wanted(shown, links, series.point))
+            .filter(|series| wanted(shown, links, series.case))
             .filter_map(|series| {
                 let place = axis
                     .iter()
-                    .position(|value| *value == self::value(shown, series.point))?;
+                    .position(|value| *value == self::value(shown, series.case))?;
                 Some((
                     place,
-                    results.of(series.point, system, shown.figure)?.median,
+                    results.named(series.case, system, shown.figure)?.median,
                 ))
             })
             .collect();

@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::experiment::{Figure, Measured};
+use crate::experiment::Measured;
+use crate::report::Figure;
 use crate::report::median;
 
 /// What separates the records of a file (RFC 7464).

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
 use comfy_table::{CellAlignment, Table, TableStyle};
 
-use super::plan::{HopExperiment, HopSystem, Point};
-use super::results::HopResults;
+use super::plan::{HopExperiment, HopResults, HopSystem, Point};
 use super::targets::targets;
-use crate::experiment::Figure;
+use crate::report::Figure;
 use crate::report::{cell, number};
 
 /// The tables.
@@ -54,12 +53,7 @@ pub fn page(results: &HopResults, pictures: &[String]) -> String {
     let mut text = "# Hops\n\nWritten by `hermes-lab hops`; [what it means](../performance.md#hops). Medians, and in \
                     brackets the least and the most of all rounds; `--json` has every figure.\n\n"
         .to_owned();
-    for run in &results.runs {
-        text += &format!(
-            "- `{}`: {:.0} s, seed {}, {}\n",
-            run.command, run.seconds, run.seed, run.machine
-        );
-    }
+    text += &results.described_runs();
 
     for (system, count) in failures(&results.failures) {
         text += &format!("- failed: {count} of {system}\n");
@@ -159,7 +153,7 @@ fn table(
         .collect();
     let measured = |system: &HopSystem| {
         rows.iter()
-            .any(|(point, figure)| results.of(*point, *system, &figure.name).is_some())
+            .any(|(point, figure)| results.named(*point, *system, &figure.name).is_some())
     };
 
     let systems: Vec<_> = HopSystem::ALL.into_iter().filter(measured).collect();
@@ -182,7 +176,7 @@ fn table(
         let name = format!("{}, {}", figure.name, figure.unit);
         let values = systems
             .iter()
-            .map(|system| cell(results.of(*point, *system, &figure.name)));
+            .map(|system| cell(results.named(*point, *system, &figure.name)));
         table.add_row(start.into_iter().chain([name]).chain(values));
     }
 

@@ -1,8 +1,7 @@
 //! What Hermes should reach, and whether it did.
 
 use super::network::{HOPS, Links};
-use super::plan::{HopExperiment, HopSystem, Point, Way};
-use super::results::HopResults;
+use super::plan::{HopExperiment, HopResults, HopSystem, Point, Way};
 
 /// Within this share of the goal there is no verdict.
 const NOISE: f64 = 0.2;
@@ -81,7 +80,7 @@ fn compared(results: &HopResults, links: Links) -> Vec<Target> {
     let mut found = Vec::new();
     let value = |experiment, system, figure: &str| {
         results
-            .of(point(experiment, links, 1), system, figure)
+            .named(point(experiment, links, 1), system, figure)
             .map(|summary| summary.median)
     };
 
@@ -101,7 +100,7 @@ fn compared(results: &HopResults, links: Links) -> Vec<Target> {
     }
 
     let direct = results
-        .of(
+        .named(
             point(HopExperiment::Latency, links, 0),
             HopSystem::Direct,
             "kept flow",
@@ -132,7 +131,7 @@ fn compared(results: &HopResults, links: Links) -> Vec<Target> {
         });
     }
 
-    if let Some(lost) = results.of(
+    if let Some(lost) = results.named(
         point(HopExperiment::Flows, links, 1),
         HopSystem::Hermes,
         "lost",
@@ -157,7 +156,7 @@ fn further(results: &HopResults, links: Links) -> Vec<Target> {
         let what = experiment.name();
         let value = |hops, figure: &str| {
             results
-                .of(point(experiment, links, hops), HopSystem::Hermes, figure)
+                .named(point(experiment, links, hops), HopSystem::Hermes, figure)
                 .map(|summary| summary.median)
         };
 
@@ -214,13 +213,13 @@ fn steady(results: &HopResults, links: Links) -> Vec<Target> {
             let mut points: Vec<_> = results
                 .series
                 .iter()
-                .map(|series| series.point)
+                .map(|series| series.case)
                 .filter(same)
                 .collect();
             points.dedup();
             points
                 .iter()
-                .filter_map(|point| Some(results.of(*point, HopSystem::Hermes, figure)?.median))
+                .filter_map(|point| Some(results.named(*point, HopSystem::Hermes, figure)?.median))
                 .collect()
         };
 
@@ -249,7 +248,7 @@ fn steady(results: &HopResults, links: Links) -> Vec<Target> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Figure;
+    use crate::report::Figure;
 
     #[test]
     fn a_goal_is_judged_outside_of_the_noise_only() {

@@ -10,15 +10,14 @@ mod place;
 mod repeated_hellos;
 mod report;
 
-use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use hermes_harness::attacks::{self, Attack};
 use hermes_harness::program;
 
+use crate::options::OutputOptions;
 use crate::peers::{Name, Programs};
 use crate::progress::Progress;
 use crate::report::Run;
@@ -34,18 +33,11 @@ pub struct HostileArguments {
     /// Times that each attack is run; every figure is the median.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeats: u32,
-    /// Write the results to this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Write a page of documentation to this file.
-    #[arg(long)]
-    markdown: Option<PathBuf>,
-    /// Attack this build of Hermes instead of building one.
-    #[arg(long)]
-    hermes: Option<PathBuf>,
     /// List the attacks.
     #[arg(long)]
     list: bool,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 /// Runs the command.
@@ -69,7 +61,7 @@ pub fn run(arguments: &HostileArguments) -> Result<()> {
 
     let mut chosen = chosen(&arguments.attacks)?;
     let begin = Instant::now();
-    let programs = Programs::provide(&[Name::Hermes], arguments.hermes.as_deref())?;
+    let programs = Programs::provide(&[Name::Hermes], arguments.output.hermes.as_deref())?;
     program::choose(programs.hermes);
     let namespace = place::leave()?;
     if namespace.is_none() {
@@ -78,22 +70,9 @@ pub fn run(arguments: &HostileArguments) -> Result<()> {
         }
     }
     let mut outcomes = measure_all(&chosen, arguments.repeats)?;
-    outcomes.run = Some(Run {
-        command: crate::options::spoken(std::env::args().skip(1)),
-        seed: 0,
-        machine: crate::options::machine(),
-        seconds: begin.elapsed().as_secs_f64(),
-    });
+    outcomes.run = Some(Run::since(begin, 0));
 
-    if let Some(file) = &arguments.json {
-        let text = serde_json::to_string_pretty(&outcomes)?;
-        fs::write(file, text + "\n").with_context(|| file.display().to_string())?;
-    }
-    if let Some(file) = &arguments.markdown {
-        fs::write(file, outcomes.page()).with_context(|| file.display().to_string())?;
-    }
-
-    writeln!(out, "{}", outcomes.print()).context("standard output")?;
+    arguments.output.publish(&outcomes)?;
     let broken = outcomes.broken();
     ensure!(broken.is_empty(), "{}", broken.join("\n"));
     Ok(())

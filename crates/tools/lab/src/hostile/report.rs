@@ -1,14 +1,11 @@
 //! What attacks came to, as a table.
 
-use std::fmt::Write;
-
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use hermes_harness::attacks::Attack;
 use serde::{Deserialize, Serialize};
 
 use super::measure::AttackCost;
-use crate::report::{Run, Summary, number};
+use crate::options::Published;
+use crate::report::{Run, Summary, number, page_table, plain_table};
 
 /// The most memory of a node with its defaults, in MiB.
 const PEAK: f64 = 256.0;
@@ -122,49 +119,29 @@ impl AttackCosts {
     pub fn broken(&self) -> Vec<String> {
         self.attacks.iter().flat_map(AttackRounds::broken).collect()
     }
+}
 
-    /// The table for a terminal.
-    pub fn print(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.set_header(header());
-        for column in table.column_iter_mut().skip(2) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        for attack in &self.attacks {
-            table.add_row(attack.cells());
-        }
-
-        table.to_string()
+impl Published for AttackCosts {
+    fn print(&self) -> String {
+        let rows = self.attacks.iter().map(AttackRounds::cells);
+        plain_table(header(), rows, 2).to_string()
     }
 
-    /// A page of documentation.
-    pub fn page(&self) -> String {
+    fn page(&self) -> String {
         let mut page = "# What attacks cost\n\n\
             Each attack runs against a node of its own with the defaults. A bystander of another address asks the same node every 10 ms: \
             `calm` is its median before the attack, `p50` and `p99` are during it, `after` is 10 s after its end. `failed` counts the \
             bystander's requests, `past rules` the attacker's. Promised are at most 256 MiB, a p99 of 250 ms, and zeros in both columns.\n\n"
             .to_owned();
-        page += &format!(
-            "| {} |\n|---|---|{}\n",
-            header().join(" | "),
-            "---:|".repeat(COLUMNS.len())
-        );
-        for attack in &self.attacks {
-            page += &format!("| {} |\n", attack.cells().join(" | "));
-        }
+        let rows = self.attacks.iter().map(AttackRounds::cells);
+        page += &page_table(&header(), rows, 2);
 
         page += "\n";
         for attack in &self.attacks {
             page += &format!("- `{}`: {}\n", attack.name, attack.summary);
         }
         if let Some(run) = &self.run {
-            // Writing to a string cannot fail.
-            let _ = write!(
-                page,
-                "\n`hermes-lab {}`: {:.0} s, {}\n",
-                run.command, run.seconds, run.machine
-            );
+            page += &format!("\n{run}\n");
         }
 
         page

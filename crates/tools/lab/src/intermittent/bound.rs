@@ -82,15 +82,21 @@ impl std::fmt::Display for Order {
     }
 }
 
-/// How long a download takes at least that begins so long after the links did. What is said before the content passes each link when it
-/// is up, which takes no time: so many round trips, and then the request. Then bytes flow back at `rate` a second, and each node passes on
-/// at once what it has. Headers cost nothing.
-pub fn bound(
-    (turns, links, rate): (&[usize], usize, f64),
-    size: usize,
-    round_trips: usize,
-    begin: Duration,
-) -> Duration {
+/// A chain of links, of which one is up at a time.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkChain<'a> {
+    /// The link that is up in each slot, from the start of the links on; then again from the first slot.
+    pub turns: &'a [usize],
+    /// The number of links.
+    pub links: usize,
+    /// Bytes a second over the link that is up.
+    pub rate: f64,
+}
+
+/// The least time of a download that begins so long after the links did. Round trips before the content and the request cross each link while
+/// it is up, which takes no time. Then bytes flow back at the rate of the links, and each node passes its bytes on at once. Headers cost nothing.
+pub fn bound(chain: LinkChain<'_>, size: usize, round_trips: usize, begin: Duration) -> Duration {
+    let LinkChain { turns, links, rate } = chain;
     let slot = SLOT.as_millis() as u64;
     let up = |now: u64| turns[(now / slot) as usize % turns.len()];
     let begin = begin.as_millis() as u64;
@@ -127,13 +133,18 @@ mod tests {
     #[test]
     fn three_links_in_turn_take_what_a_pencil_says() {
         let turns = Order::Cyclic.turns(3, 0);
-        let takes = |size, begin| bound((&turns, 3, 1.25e6), size, 0, begin).as_secs_f64();
+        let chain = LinkChain {
+            turns: &turns,
+            links: 3,
+            rate: 1.25e6,
+        };
+        let takes = |size, begin| bound(chain, size, 0, begin).as_secs_f64();
         // The request arrives after 2 s; 4.19 s of bytes need five slots of each link, the last of which for 0.19 s.
         assert!((takes(5 << 20, Duration::ZERO) - 18.2).abs() < 0.01);
         assert!((takes(1 << 20, Duration::ZERO) - 6.84).abs() < 0.01);
         let later = takes(1 << 20, Duration::from_secs(1));
         assert!((later - 8.84).abs() < 0.01, "{later}");
-        let secure = bound((&turns, 3, 1.25e6), 1 << 20, 1, Duration::ZERO).as_secs_f64();
+        let secure = bound(chain, 1 << 20, 1, Duration::ZERO).as_secs_f64();
         assert!((secure - 12.84).abs() < 0.01, "{secure}");
     }
 

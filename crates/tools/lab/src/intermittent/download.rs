@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::bound::{self, Order, SLOT};
+use super::bound::{self, LinkChain, Order, SLOT};
 use super::network::NodeRow;
 use super::results::TimedDownload;
 use super::{Carriage, Downloader, LINKS, MEGABYTE, Protection, RATE, server};
@@ -131,7 +131,12 @@ impl PlannedDownload {
 
     fn bound(self, begin: Duration) -> Duration {
         let round_trips = self.protection.round_trips();
-        bound::bound((&self.turns(), LINKS, RATE), self.bytes, round_trips, begin)
+        let chain = LinkChain {
+            turns: &self.turns(),
+            links: LINKS,
+            rate: RATE,
+        };
+        bound::bound(chain, self.bytes, round_trips, begin)
     }
 
     /// When it begins, after the links did: the same for all that are compared.

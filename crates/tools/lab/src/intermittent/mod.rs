@@ -223,7 +223,7 @@ pub fn run(arguments: &IntermittentArguments) -> Result<()> {
     }
     results.downloads.sort_by_key(|one| one.download);
     if let Some(file) = &arguments.files.json {
-        results.save(file)?;
+        crate::report::save(&results, file)?;
     }
     if let Some(file) = &arguments.files.picture {
         plot::save(&results, file)?;
@@ -232,7 +232,7 @@ pub fn run(arguments: &IntermittentArguments) -> Result<()> {
         let picture = arguments.files.picture.as_deref();
         page::save(&results, arguments.margin, picture, file)?;
     }
-    results.show()?;
+    crate::options::show(&results.table().to_string())?;
     results.verdict(arguments.margin)
 }
 
@@ -255,8 +255,7 @@ fn downloads(arguments: &IntermittentArguments) -> Vec<PlannedDownload> {
     for order in &arguments.orders {
         for seed in *seed..seed + seeds {
             for megabytes in &arguments.megabytes {
-                let one = (*order, seed, megabytes * MEGABYTE);
-                all.extend(each(arguments, one));
+                all.extend(each(arguments, *order, seed, megabytes * MEGABYTE));
             }
         }
     }
@@ -266,7 +265,9 @@ fn downloads(arguments: &IntermittentArguments) -> Vec<PlannedDownload> {
 /// Those that differ in how they pass, and for whom.
 fn each(
     arguments: &IntermittentArguments,
-    (order, seed, bytes): (Order, u64, usize),
+    order: Order,
+    seed: u64,
+    bytes: usize,
 ) -> Vec<PlannedDownload> {
     let mut all = Vec::new();
     for protection in &arguments.protections {

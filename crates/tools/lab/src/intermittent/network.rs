@@ -4,7 +4,6 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -76,12 +75,17 @@ impl NodeRow {
 
         let mut wires = Vec::new();
         for link in 0..LINKS {
-            wires.push(lay_link(&topology, (link, &turns), seed, start)?);
+            let turn = Turn {
+                order: turns.clone(),
+                link,
+                slot: SLOT,
+            };
+            wires.push(lay_link(&topology, turn, seed, start)?);
         }
         lay_routes(&topology)?;
         let last = topology.namespace(&name(LINKS))?;
         let origin = server::serve(last, pki.server()?, download.bytes)?;
-        let nodes = start_nodes(hermes, (folder, &pki), &topology)?;
+        let nodes = start_nodes(hermes, folder, &pki, &topology)?;
 
         Ok(Self {
             folder: folder.to_owned(),
@@ -141,23 +145,15 @@ fn near_origin(node: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 79, node as u8, 2)
 }
 
-fn lay_link(
-    topology: &Topology,
-    (link, turns): (usize, &Arc<[usize]>),
-    seed: u64,
-    start: Instant,
-) -> Result<Wire> {
+fn lay_link(topology: &Topology, turn: Turn, seed: u64, start: Instant) -> Result<Wire> {
+    let link = turn.link;
     let profile = Profile {
         delay: DELAY,
         rate: Some(Rate {
             bits_per_second: (RATE * 8.0) as u64,
             queue_bytes: QUEUE,
         }),
-        turn: Some(Turn {
-            order: turns.clone(),
-            link,
-            slot: SLOT,
-        }),
+        turn: Some(turn),
         ..Profile::default()
     };
 
@@ -225,7 +221,8 @@ fn hurry(namespace: &Namespace) -> Result<()> {
 
 fn start_nodes(
     hermes: &Path,
-    (folder, pki): (&Path, &Pki),
+    folder: &Path,
+    pki: &Pki,
     topology: &Topology,
 ) -> Result<Vec<Process>> {
     let keys: Vec<_> = (0..=LINKS)

@@ -7,9 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::bound::Order;
-use super::results::{TimedDownload, TimedDownloads, mean, paper};
+use super::results::{ComparedCase, TimedDownload, TimedDownloads, mean, paper};
 use super::{Carriage, Downloader, MEGABYTE, Protection};
-use crate::report::svg::{picture, text};
+use crate::report::svg::{picture, placed, text};
 
 /// A panel.
 const WIDTH: f64 = 420.0;
@@ -26,13 +26,7 @@ const BOTTOM: f64 = 14.0;
 /// # Errors
 /// It cannot be written.
 pub fn save(results: &TimedDownloads, file: &Path) -> Result<()> {
-    let panels = results.cases();
-    let panels = panels.keys().map(|(order, bytes, protection, _)| Panel {
-        order: *order,
-        bytes: *bytes,
-        protection: *protection,
-    });
-    let panels: BTreeSet<Panel> = panels.collect();
+    let panels: BTreeSet<Panel> = results.cases().keys().map(Panel::of).collect();
 
     let mut content = String::new();
     let mut height: f64 = 0.0;
@@ -40,19 +34,29 @@ pub fn save(results: &TimedDownloads, file: &Path) -> Result<()> {
         let (own, lines) = draw(results, *panel);
         let x = WIDTH * (index % 2) as f64;
         let y = own * (index / 2) as f64;
-        content += &format!("<g transform=\"translate({x:.0} {y:.0})\">\n{lines}</g>\n");
+        content += &placed(x, y, &lines);
         height = height.max(y + own);
     }
     fs::write(file, picture(WIDTH * 2.0, height, &content))
         .with_context(|| file.display().to_string())
 }
 
-/// What a panel is about.
+/// The cases that share a panel: those that differ in their client alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Panel {
     order: Order,
     bytes: usize,
     protection: Protection,
+}
+
+impl Panel {
+    fn of(case: &ComparedCase) -> Self {
+        Self {
+            order: case.order,
+            bytes: case.bytes,
+            protection: case.protection,
+        }
+    }
 }
 
 /// A bar.
@@ -93,18 +97,13 @@ fn draw(results: &TimedDownloads, panel: Panel) -> (f64, String) {
 fn bars(results: &TimedDownloads, panel: Panel) -> Vec<Bar> {
     let mut measured_bars = Vec::new();
     let mut bounds = Vec::new();
-    for ((order, bytes, protection, client), by_way) in results.cases() {
-        let its = Panel {
-            order,
-            bytes,
-            protection,
-        };
-        if its != panel {
+    for (case, by_way) in results.cases() {
+        if Panel::of(&case) != panel {
             continue;
         }
         for (way, downloads) in &by_way {
             bounds.extend(downloads.iter().map(|one| one.bound));
-            measured_bars.push(measured(*way, client, downloads));
+            measured_bars.push(measured(*way, case.client, downloads));
         }
     }
 

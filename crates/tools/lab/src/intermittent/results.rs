@@ -1,16 +1,17 @@
 //! What was measured: as a table, as JSON, and whether it is good enough.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use serde::{Deserialize, Serialize};
 
 use super::bound::Order;
 use super::download::PlannedDownload;
 use super::{Carriage, Downloader, MEGABYTE, Protection};
+use crate::report::load;
 
 /// What the paper's overlay took for 1 and 5 megabytes over links in turn, in seconds (Table VI, first downloads).
 const PAPER: [(usize, f64); 2] = [(1, 115.82), (5, 601.49)];
@@ -40,7 +41,13 @@ pub struct TimedDownloads {
 }
 
 /// What is compared: order of links, bytes, who can read it, and what downloads.
-pub(super) type Compared = (Order, usize, Protection, Downloader);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ComparedCase {
+    pub order: Order,
+    pub bytes: usize,
+    pub protection: Protection,
+    pub client: Downloader,
+}
 
 /// Downloads that differ in their seed only, by how they passed.
 pub(super) type ByWay<'a> = BTreeMap<Carriage, Vec<&'a TimedDownload>>;
@@ -54,32 +61,12 @@ impl TimedDownloads {
         if !file.exists() {
             return Ok(());
         }
-        let name = || file.display().to_string();
-        let text = std::fs::read_to_string(file).with_context(name)?;
-        let earlier: Self = serde_json::from_str(&text).with_context(name)?;
-
+        let earlier: Self = load(file)?;
         let made: BTreeSet<_> = self.downloads.iter().map(|one| one.download).collect();
         let earlier = earlier.downloads.into_iter();
         let kept = earlier.filter(|one| !made.contains(&one.download));
         self.downloads.extend(kept);
         Ok(())
-    }
-
-    /// Writes them to a file.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub fn save(&self, file: &Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(self)?;
-        std::fs::write(file, text).with_context(|| file.display().to_string())
-    }
-
-    /// Prints them as a table.
-    ///
-    /// # Errors
-    /// Standard output is closed.
-    pub fn show(&self) -> Result<()> {
-        writeln!(std::io::stdout().lock(), "{}", self.table()).context("standard output")
     }
 
     /// A row for each case that was compared.
@@ -119,8 +106,8 @@ impl TimedDownloads {
     }
 
     /// What was compared.
-    pub(super) fn cases(&self) -> BTreeMap<Compared, ByWay<'_>> {
-        let mut cases = BTreeMap::<Compared, ByWay<'_>>::new();
+    pub(super) fn cases(&self) -> BTreeMap<ComparedCase, ByWay<'_>> {
+        let mut cases = BTreeMap::<ComparedCase, ByWay<'_>>::new();
         for one in &self.downloads {
             let PlannedDownload {
                 order,
@@ -130,30 +117,32 @@ impl TimedDownloads {
                 way,
                 ..
             } = one.download;
-            let case = cases.entry((order, bytes, protection, client)).or_default();
-            case.entry(way).or_default().push(one);
+            let case = ComparedCase {
+                order,
+                bytes,
+                protection,
+                client,
+            };
+            let ways = cases.entry(case).or_default();
+            ways.entry(way).or_default().push(one);
         }
         cases
     }
 }
 
 /// A row of the table.
-fn row(
-    (order, bytes, protection, client): Compared,
-    by_way: &ByWay<'_>,
-    ways: &BTreeSet<Carriage>,
-) -> Vec<String> {
+fn row(case: ComparedCase, by_way: &ByWay<'_>, ways: &BTreeSet<Carriage>) -> Vec<String> {
     let text = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
-    let megabytes = bytes / MEGABYTE;
+    let megabytes = case.bytes / MEGABYTE;
     // All begin at the same moments, give or take milliseconds.
     let bound = mean(by_way.values().flatten().map(|one| one.bound));
     let mut row = vec![
-        order.to_string(),
+        case.order.to_string(),
         megabytes.to_string(),
-        protection.to_string(),
-        client.to_string(),
+        case.protection.to_string(),
+        case.client.to_string(),
         text(bound),
-        text(paper(order, megabytes, protection)),
+        text(paper(case.order, megabytes, case.protection)),
     ];
     for way in ways {
         let downloads = by_way.get(way).map(Vec::as_slice).unwrap_or_default();
@@ -244,7 +233,7 @@ pub(super) mod tests {
         before
             .downloads
             .extend(download(Carriage::Tcp, None).downloads);
-        before.save(&file).unwrap();
+        crate::report::save(&before, &file).unwrap();
 
         let mut again = download(Carriage::Custody, Some(10.4));
         again.keep_earlier(&file).unwrap();

@@ -13,13 +13,12 @@ mod report;
 mod system;
 mod wireguard;
 
-use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::options::{OutputOptions, RoundOptions};
 use crate::peers::{Name, Programs};
 use crate::pki::Pki;
 use crate::progress::Progress;
@@ -36,30 +35,16 @@ pub struct IpArguments {
     /// Only these systems.
     #[arg(long, value_delimiter = ',', default_values_t = IpSystem::ALL)]
     systems: Vec<IpSystem>,
-    /// Fewer and shorter measurements: more scatter.
-    #[arg(long)]
-    short: bool,
-    /// Rounds; every figure is the median of this many.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    repeats: u32,
-    /// Seed of the order in each round.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// What each cable carries in each direction, in Mbit/s, such as 1000. Without it, what the machine can.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// Write the results to this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Write a page of documentation to this file.
-    #[arg(long)]
-    markdown: Option<PathBuf>,
-    /// Measure this build of Hermes instead of building one.
-    #[arg(long)]
-    hermes: Option<PathBuf>,
     /// The folder where `./test install` has built the peers; without it they are installed.
     #[arg(long, env = "HERMES_PEERS")]
     peers: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: RoundOptions,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 /// Runs the command.
@@ -69,23 +54,9 @@ pub struct IpArguments {
 pub fn run(arguments: &IpArguments) -> Result<()> {
     let begin = Instant::now();
     let mut results = measure_all(arguments)?;
-    results.run = Some(Run {
-        command: crate::options::spoken(std::env::args().skip(1)),
-        seed: arguments.seed,
-        machine: crate::options::machine(),
-        seconds: begin.elapsed().as_secs_f64(),
-    });
+    results.run = Some(Run::since(begin, arguments.rounds.seed));
 
-    if let Some(file) = &arguments.json {
-        let text = serde_json::to_string_pretty(&results)?;
-        fs::write(file, text + "\n").with_context(|| file.display().to_string())?;
-    }
-    if let Some(file) = &arguments.markdown {
-        fs::write(file, results.page()).with_context(|| file.display().to_string())?;
-    }
-
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", results.print()).context("standard output")?;
+    arguments.output.publish(&results)?;
     let failed = results.failures.len();
     ensure!(failed == 0, "{failed} measurements failed; see above");
     Ok(())
@@ -111,7 +82,7 @@ fn programs(arguments: &IpArguments) -> Result<Programs> {
         wanted.push(Name::Envoy);
     }
 
-    let mut programs = Programs::provide(&wanted, arguments.hermes.as_deref())?;
+    let mut programs = Programs::provide(&wanted, arguments.output.hermes.as_deref())?;
     if let Some(folder) = peers {
         programs.built(folder);
     }
@@ -130,22 +101,22 @@ fn measure_all(arguments: &IpArguments) -> Result<IpResults> {
     }
 
     let mut results = IpResults::default();
-    let mut random = fastrand::Rng::with_seed(arguments.seed);
-    let mut progress = Progress::new(arguments.repeats as usize * running.len());
-    for round in 1..=arguments.repeats {
+    let mut random = fastrand::Rng::with_seed(arguments.rounds.seed);
+    let mut progress = Progress::new(arguments.rounds.repeats as usize * running.len());
+    for round in 1..=arguments.rounds.repeats {
         let mut order: Vec<_> = running.iter().collect();
         random.shuffle(&mut order);
         for system in order {
             let what = format!("round {round}: {}", system.system);
             progress.step(&what);
-            let measure = || measure::all(system, &client, arguments.short);
+            let measure = || measure::all(system, &client, arguments.rounds.short);
             let measured = match measure() {
                 // What peers break off is measured once more, as it is no figure of theirs; what Hermes does has failed.
                 Err(_) if !system.system.has_hermes() => measure(),
                 measured => measured,
             };
             match measured {
-                Ok(measured) => results.add(system.system, measured),
+                Ok(measured) => results.systems.add(system.system, measured),
                 Err(error) => results.failures.push(format!("{what}: {error:#}")),
             }
         }

@@ -2,13 +2,12 @@
 
 use std::fmt::Write;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use serde::{Deserialize, Serialize};
 
 use super::measure::IpFigures;
 use super::system::IpSystem;
-use crate::report::{Run, Summary, number};
+use crate::options::Published;
+use crate::report::{Run, Summary, SystemRounds, number, page_table, plain_table};
 
 /// One figure of a round; none where it could not be had.
 type IpFigure = fn(&IpFigures) -> Option<f64>;
@@ -34,83 +33,15 @@ pub struct IpResults {
     /// How.
     pub run: Option<Run>,
     /// What each system gave, once for each round.
-    systems: Vec<(IpSystem, Vec<IpFigures>)>,
+    pub systems: SystemRounds<IpSystem, IpFigures>,
     /// What went wrong, and where.
     pub failures: Vec<String>,
 }
 
 impl IpResults {
-    /// Adds what a round has measured.
-    pub fn add(&mut self, system: IpSystem, measured: IpFigures) {
-        match self.systems.iter_mut().find(|(of, _)| *of == system) {
-            Some((_, rounds)) => rounds.push(measured),
-            None => self.systems.push((system, vec![measured])),
-        }
-        self.systems.sort_by_key(|(of, _)| *of);
-    }
-
     /// A figure of a system, of all rounds that have it.
     fn of(&self, system: IpSystem, figure: IpFigure) -> Option<Summary> {
-        let (_, rounds) = self.systems.iter().find(|(of, _)| *of == system)?;
-        let values: Vec<_> = rounds.iter().filter_map(figure).collect();
-        Summary::of(&values)
-    }
-
-    /// The table, what it comes to and what failed, for a terminal.
-    pub fn print(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.set_header(header());
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        for (system, _) in &self.systems {
-            table.add_row(self.row(*system));
-        }
-
-        let mut text = format!("Medians of all rounds\n\n{table}\n");
-        for line in self
-            .ratios()
-            .iter()
-            .chain(&self.goals())
-            .chain(&self.failures)
-        {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\n{line}");
-        }
-        text
-    }
-
-    /// The same as a page.
-    pub fn page(&self) -> String {
-        let columns = "---:|".repeat(FIGURES.len());
-        let mut page = format!(
-            "{INTRODUCTION}\n| {} |\n|---|{columns}\n",
-            header().join(" | ")
-        );
-        for (system, _) in &self.systems {
-            page += &format!("| {} |\n", self.row(*system).join(" | "));
-        }
-
-        page += "\n";
-        for line in self.ratios().into_iter().chain(self.goals()) {
-            page += &format!("- {line}\n");
-        }
-        if !self.failures.is_empty() {
-            page += "\nWhat failed:\n\n";
-            for line in &self.failures {
-                page += &format!("- {line}\n");
-            }
-        }
-        if let Some(run) = &self.run {
-            // Writing to a string cannot fail.
-            let _ = write!(
-                page,
-                "\n`hermes-lab {}`: {:.0} s, seed {}, {}\n",
-                run.command, run.seconds, run.seed, run.machine
-            );
-        }
-        page
+        self.systems.summary(system, figure)
     }
 
     fn row(&self, system: IpSystem) -> Vec<String> {
@@ -138,9 +69,9 @@ impl IpResults {
     /// How systems compare, where both were measured.
     fn ratios(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for (system, _) in &self.systems {
+        for system in self.systems.systems() {
             for to in [IpSystem::Copier, IpSystem::WireguardGo] {
-                if let Some(ratio) = self.bulk(*system, to).filter(|_| *system != to) {
+                if let Some(ratio) = self.bulk(system, to).filter(|_| system != to) {
                     lines.push(format!(
                         "{system}: TCP at least {ratio:.2} of {to}'s, in both directions, one flow and eight"
                     ));
@@ -231,6 +162,46 @@ impl IpResults {
     }
 }
 
+impl Published for IpResults {
+    fn print(&self) -> String {
+        let rows = self.systems.systems().map(|system| self.row(system));
+        let table = plain_table(header(), rows, 1);
+
+        let mut text = format!("Medians of all rounds\n\n{table}\n");
+        for line in self
+            .ratios()
+            .iter()
+            .chain(&self.goals())
+            .chain(&self.failures)
+        {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n{line}");
+        }
+        text
+    }
+
+    fn page(&self) -> String {
+        let mut page = format!("{INTRODUCTION}\n");
+        let rows = self.systems.systems().map(|system| self.row(system));
+        page += &page_table(&header(), rows, 1);
+
+        page += "\n";
+        for line in self.ratios().into_iter().chain(self.goals()) {
+            page += &format!("- {line}\n");
+        }
+        if !self.failures.is_empty() {
+            page += "\nWhat failed:\n\n";
+            for line in &self.failures {
+                page += &format!("- {line}\n");
+            }
+        }
+        if let Some(run) = &self.run {
+            page += &format!("\n{run}\n");
+        }
+        page
+    }
+}
+
 /// What is wanted of a system.
 struct Goal {
     what: &'static str,
@@ -315,11 +286,11 @@ mod tests {
     #[test]
     fn systems_are_compared_by_what_all_their_flows_reach() {
         let mut results = IpResults::default();
-        results.add(IpSystem::WireguardGo, round(2.0));
+        results.systems.add(IpSystem::WireguardGo, round(2.0));
         for speed in [7.0, 8.0, 9.0] {
-            results.add(IpSystem::Copier, round(speed));
+            results.systems.add(IpSystem::Copier, round(speed));
         }
-        results.add(IpSystem::HermesH2, round(3.5));
+        results.systems.add(IpSystem::HermesH2, round(3.5));
         results.failures.push("round 1: boringtun: gone".to_owned());
 
         let text = results.print();

@@ -292,7 +292,8 @@ fn launch(
             let near = wireguard::start_near(
                 &program,
                 &keys,
-                (network, hermes::BEHIND_WIREGUARD),
+                network.near()?,
+                hermes::BEHIND_WIREGUARD,
                 folder,
             )?;
             Ok(vec![far, near])

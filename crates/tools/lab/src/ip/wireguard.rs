@@ -72,7 +72,7 @@ pub fn start(
     };
     Ok(vec![
         far.start(program, network.far()?, folder)?,
-        start_near(program, &keys, (network, NEAR_INNER), folder)?,
+        start_near(program, &keys, network.near()?, NEAR_INNER, folder)?,
     ])
 }
 
@@ -83,7 +83,8 @@ pub fn start(
 pub fn start_near(
     program: &WireguardProgram<'_>,
     keys: &EndKeys,
-    (network, address): (&IpNetwork, Ipv4Addr),
+    network: &Namespace,
+    address: Ipv4Addr,
     folder: &Path,
 ) -> Result<Process> {
     let near = WireguardEnd {
@@ -94,7 +95,7 @@ pub fn start_near(
         peer: format!("endpoint={FAR_OUTER}:{PORT}\n"),
         address: inner(address).to_string(),
     };
-    near.start(program, network.near()?, folder)
+    near.start(program, network, folder)
 }
 
 /// One end, and what its configuration has of its own.

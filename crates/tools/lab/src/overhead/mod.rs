@@ -1,21 +1,27 @@
 //! `hermes-lab overhead`: what a pair of proxies costs, measured on several systems in one run.
 
+mod figures;
+mod page;
+mod pictures;
 mod plan;
+mod table;
+mod targets;
+mod verdict;
 
-use std::io::Write;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::experiment::{Bench, Case, Experiment};
-use crate::options::Options;
+use crate::experiment::{self, Bench, Case};
+use crate::options::{Options, show};
 use crate::origin;
 use crate::peers::{Name, Programs, Surroundings, System};
 use crate::pki::Pki;
 use crate::process::Process;
 use crate::progress::Progress;
-use crate::report::{self, Results};
+use crate::report;
 use crate::traffic::{Client, Link};
+use figures::CaseResults;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -33,12 +39,6 @@ pub struct OverheadArguments {
     options: Options,
 }
 
-impl std::fmt::Display for Name {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.text())
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -46,7 +46,7 @@ impl std::fmt::Display for Name {
 pub fn run(arguments: &OverheadArguments) -> Result<()> {
     let options = &arguments.options;
     let mut results = if options.show {
-        Results::default()
+        CaseResults::default()
     } else {
         measure_all(arguments)?
     };
@@ -59,26 +59,25 @@ pub fn run(arguments: &OverheadArguments) -> Result<()> {
     }
 
     if let Some(folder) = &options.svg {
-        report::svg::save(&results, folder)?;
+        pictures::save(&results, folder)?;
     }
-    if let Some(file) = &options.markdown {
-        std::fs::write(file, report::page(&results, options.svg.is_some()))
-            .with_context(|| file.display().to_string())?;
-    }
+    options
+        .output
+        .publish_page(|| page::page(&results, options.svg.is_some()))?;
 
-    let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
+    show(&format!(
         "{}\n{}",
-        report::print(&results),
-        report::summary_line(&results)
-    )
-    .context("standard output")
+        table::print(&results),
+        table::summary_line(&results)
+    ))
 }
 
 /// Provides the programs, measures, and says how it was done.
-fn measure_all(arguments: &OverheadArguments) -> Result<Results> {
-    let programs = Programs::provide(&arguments.systems, arguments.options.hermes.as_deref())?;
+fn measure_all(arguments: &OverheadArguments) -> Result<CaseResults> {
+    let programs = Programs::provide(
+        &arguments.systems,
+        arguments.options.output.hermes.as_deref(),
+    )?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -89,7 +88,7 @@ fn measure_all(arguments: &OverheadArguments) -> Result<Results> {
     Ok(results)
 }
 
-async fn measure(arguments: &OverheadArguments, programs: Programs) -> Result<Results> {
+async fn measure(arguments: &OverheadArguments, programs: Programs) -> Result<CaseResults> {
     let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
     let pki = Pki::create(folder.path())?;
     let client = Client::new(pki.client()?)?;
@@ -120,14 +119,14 @@ async fn rounds(
     arguments: &OverheadArguments,
     around: &Surroundings,
     systems: &[System],
-) -> Results {
+) -> CaseResults {
     let cases = plan::cases(&arguments.only, &arguments.links);
-    let mut results = Results::default();
-    let mut random = fastrand::Rng::with_seed(arguments.options.seed);
+    let mut results = CaseResults::default();
+    let mut random = fastrand::Rng::with_seed(arguments.options.rounds.seed);
     let mut progress =
-        Progress::new(arguments.options.repeats as usize * cases.len() * systems.len());
+        Progress::new(arguments.options.rounds.repeats as usize * cases.len() * systems.len());
 
-    for round in 1..=arguments.options.repeats {
+    for round in 1..=arguments.options.rounds.repeats {
         for case in &cases {
             let mut order: Vec<_> = systems.iter().collect();
             random.shuffle(&mut order);
@@ -137,8 +136,14 @@ async fn rounds(
                     plan::spoken(*case),
                     system.name
                 ));
-                if let Err(error) =
-                    measure_one(*case, system, around, arguments.options.short, &mut results).await
+                if let Err(error) = measure_one(
+                    *case,
+                    system,
+                    around,
+                    arguments.options.rounds.short,
+                    &mut results,
+                )
+                .await
                 {
                     results.failures.push(format!(
                         "round {round}: {} on {}: {error:#}",
@@ -159,7 +164,7 @@ async fn measure_one(
     system: &System,
     around: &Surroundings,
     short: bool,
-    results: &mut Results,
+    results: &mut CaseResults,
 ) -> Result<()> {
     let Some(entry) = system
         .entry(case.kind, case.link)
@@ -178,7 +183,7 @@ async fn measure_one(
         short,
     };
 
-    for (figure, value) in Experiment::run(case.experiment, &bench).await? {
+    for (figure, value) in experiment::run(&bench).await? {
         results.add(case, system.name, figure, value);
     }
     Ok(())

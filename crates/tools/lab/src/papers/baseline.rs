@@ -13,12 +13,12 @@ use hermes_net::tls::{ClientOptions, client};
 
 use super::PaperBench;
 use super::sheet::{PageHead, Sheet};
-use crate::experiment::Figure;
 use crate::hops::download;
 use crate::origin;
 use crate::peers::{Name, Surroundings, System};
 use crate::pki::{ORIGIN, Pki};
 use crate::progress::Progress;
+use crate::report::Figure;
 use crate::traffic::{Client, Kind, Link};
 
 pub(super) const HEAD: PageHead = PageHead {
@@ -44,7 +44,11 @@ const PEER: &str = "quic-go";
 
 pub(super) fn measure(bench: &PaperBench<'_>) -> Result<Sheet> {
     let pki = Pki::create(bench.folder())?;
-    let bytes = if bench.options.short { SHORT } else { LONG };
+    let bytes = if bench.options.rounds.short {
+        SHORT
+    } else {
+        LONG
+    };
     let peers = std::env::var_os("HERMES_PEERS").map(PathBuf::from);
     let peers = peers.context("HERMES_PEERS names no folder: ./test install builds the peers")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -53,8 +57,8 @@ pub(super) fn measure(bench: &PaperBench<'_>) -> Result<Sheet> {
         .build()?;
 
     let mut sheet = Sheet::default();
-    let mut progress = Progress::new(bench.options.repeats as usize * 3);
-    for round in 0..bench.options.repeats {
+    let mut progress = Progress::new(bench.options.rounds.repeats as usize * 3);
+    for round in 0..bench.options.rounds.repeats {
         progress.step("quinn");
         let took = runtime.block_on(raw(&pki, bytes));
         add(&mut sheet, "quinn", bytes, took);
@@ -62,7 +66,7 @@ pub(super) fn measure(bench: &PaperBench<'_>) -> Result<Sheet> {
         let took = by_program(&peers.join(PEER), &pki, bytes);
         add(&mut sheet, PEER, bytes, took);
         progress.step("hermes");
-        let took = runtime.block_on(by_nodes(bench, (bytes, round)));
+        let took = runtime.block_on(by_nodes(bench, bytes, round));
         add(&mut sheet, "hermes", bytes, took);
     }
     progress.end();
@@ -163,13 +167,13 @@ fn by_program(program: &Path, pki: &Pki, bytes: u64) -> Result<Duration> {
     BufReader::new(output).read_line(&mut port)?;
     let at = format!("127.0.0.1:{}", port.trim());
 
-    let nothing = by_client(program, pki, (&at, 1))?;
-    let all = by_client(program, pki, (&at, bytes))?;
+    let nothing = by_client(program, pki, &at, 1)?;
+    let all = by_client(program, pki, &at, bytes)?;
     drop(server);
     Ok(all.saturating_sub(nothing))
 }
 
-fn by_client(program: &Path, pki: &Pki, (at, bytes): (&str, u64)) -> Result<Duration> {
+fn by_client(program: &Path, pki: &Pki, at: &str, bytes: u64) -> Result<Duration> {
     let begin = Instant::now();
     let output = Command::new(program)
         .arg("client")
@@ -188,7 +192,7 @@ fn by_client(program: &Path, pki: &Pki, (at, bytes): (&str, u64)) -> Result<Dura
 }
 
 /// Through two nodes.
-async fn by_nodes(bench: &PaperBench<'_>, (bytes, round): (u64, u32)) -> Result<Duration> {
+async fn by_nodes(bench: &PaperBench<'_>, bytes: u64, round: u32) -> Result<Duration> {
     let folder = bench.folder().join(format!("pair{round}"));
     std::fs::create_dir(&folder)?;
     let pair = Pki::create(&folder)?;

@@ -8,10 +8,10 @@ use anyhow::{Result, ensure};
 use super::PaperBench;
 use super::line::{FAR, Faults, FaultyCable, NEAR, load_in};
 use super::sheet::{PageHead, PaperGoal, Sheet};
-use crate::experiment::Figure;
 use crate::hops::download;
 use crate::pki::{PROXY, Pki};
 use crate::progress::Progress;
+use crate::report::Figure;
 use crate::report::{median, quantile};
 
 pub(super) const HEAD: PageHead = PageHead {
@@ -44,14 +44,18 @@ const ENTRIES: [(&str, u16); 2] = [("HTTP/2", 8082), ("HTTP/3", 8083)];
 const PORT: u16 = 8443;
 
 pub(super) fn measure(bench: &PaperBench<'_>) -> Result<Sheet> {
-    let shares = if bench.options.short { SHORT } else { LONG };
+    let shares = if bench.options.rounds.short {
+        SHORT
+    } else {
+        LONG
+    };
     let mut sheet = Sheet::default();
-    let mut progress = Progress::new(shares.len() * bench.options.repeats as usize);
+    let mut progress = Progress::new(shares.len() * bench.options.rounds.repeats as usize);
     for share in shares {
-        for round in 0..bench.options.repeats {
+        for round in 0..bench.options.rounds.repeats {
             progress.step(&format!("{share} % lost, round {round}"));
-            let seed = bench.options.seed + u64::from(round);
-            over(bench, (*share, seed), &mut sheet)?;
+            let seed = bench.options.rounds.seed + u64::from(round);
+            over(bench, *share, seed, &mut sheet)?;
         }
     }
     progress.end();
@@ -63,7 +67,7 @@ fn case(share: f64) -> String {
 }
 
 /// One round over a link that loses so much.
-fn over(bench: &PaperBench<'_>, (share, seed): (f64, u64), sheet: &mut Sheet) -> Result<()> {
+fn over(bench: &PaperBench<'_>, share: f64, seed: u64, sheet: &mut Sheet) -> Result<()> {
     let folder = tempfile::tempdir_in(bench.folder())?;
     let faults = Faults {
         delay: DELAY,

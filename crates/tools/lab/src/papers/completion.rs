@@ -8,11 +8,11 @@ use tokio::task::JoinSet;
 
 use super::PaperBench;
 use super::sheet::{PageHead, PaperGoal, Sheet};
-use crate::experiment::Figure;
 use crate::origin;
 use crate::peers::{Name, Surroundings, System};
 use crate::pki::Pki;
 use crate::progress::Progress;
+use crate::report::Figure;
 use crate::report::deviation;
 use crate::traffic::{Client, Entry, Kind, Link};
 
@@ -51,14 +51,15 @@ pub(super) fn measure(bench: &PaperBench<'_>) -> Result<Sheet> {
         .build()?;
     let mut sheet = Sheet::default();
     for (origin, every) in [("quick origin", Duration::ZERO), ("slow origin", SLOW)] {
-        runtime.block_on(before_origin(bench, (origin, every), &mut sheet))?;
+        runtime.block_on(before_origin(bench, origin, every, &mut sheet))?;
     }
     Ok(sheet)
 }
 
 async fn before_origin(
     bench: &PaperBench<'_>,
-    (name, every): (&str, Duration),
+    name: &str,
+    every: Duration,
     sheet: &mut Sheet,
 ) -> Result<()> {
     let folder = tempfile::tempdir_in(bench.folder())?;
@@ -77,10 +78,14 @@ async fn before_origin(
         systems.push(System::start(name, &around).await?);
     }
 
-    let bursts = if bench.options.short { SHORT } else { LONG };
-    let repeats = bench.options.repeats;
+    let bursts = if bench.options.rounds.short {
+        SHORT
+    } else {
+        LONG
+    };
+    let repeats = bench.options.rounds.repeats;
     let mut progress = Progress::new(repeats as usize * bursts.len() * PAPER.len() * 2);
-    let mut random = fastrand::Rng::with_seed(bench.options.seed);
+    let mut random = fastrand::Rng::with_seed(bench.options.rounds.seed);
     for _ in 0..repeats {
         for clients in bursts {
             for (kind, _) in PAPER {
@@ -92,8 +97,7 @@ async fn before_origin(
                     let case = case(name, kind, *clients);
                     progress.step(&format!("{case} on {}", system.name.text()));
                     let done = burst(&around.client, entry, *clients).await;
-                    let place = (case.as_str(), system.name.text());
-                    add(sheet, place, &done);
+                    add(sheet, &case, system.name.text(), &done);
                 }
             }
         }
@@ -137,7 +141,7 @@ async fn burst(client: &Client, entry: &Entry, clients: usize) -> Burst {
     }
 }
 
-fn add(sheet: &mut Sheet, (case, system): (&str, &str), burst: &Burst) {
+fn add(sheet: &mut Sheet, case: &str, system: &str, burst: &Burst) {
     if let Some((mean, deviation)) = deviation(&burst.times) {
         sheet.add(case, system, Figure::less("mean completion", "ms"), mean);
         let figure = Figure::less("standard deviation", "ms");

@@ -9,6 +9,7 @@
 //! - `baseline`: QUIC and HTTP/3 without Hermes.
 
 mod baseline;
+mod bench;
 mod blocking;
 mod cases;
 mod completion;
@@ -18,16 +19,13 @@ mod sheet;
 mod transactions;
 mod tunnels;
 
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
-use tempfile::TempDir;
 
 use crate::options::Options;
 use crate::peers::{Name, Programs};
-use crate::process::Process;
-use crate::topology::Namespace;
+use bench::PaperBench;
 use sheet::{PageHead, PaperGoal, Sheet};
 
 /// Options of the command. All but `completion`, `cases` and `baseline` need root.
@@ -59,20 +57,6 @@ pub enum PaperExperiment {
     Baseline,
 }
 
-/// What an experiment is given.
-struct PaperBench<'a> {
-    options: &'a Options,
-    programs: Programs,
-    folder: TempDir,
-}
-
-/// What is known of an experiment: the head of its page, and what is made of the figures.
-struct Published {
-    sheet: Sheet,
-    head: PageHead,
-    goals: fn(&Sheet) -> Vec<PaperGoal>,
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -89,16 +73,13 @@ pub fn run(arguments: &PaperArguments) -> Result<()> {
         sheet.runs.push(options.run(begin));
     }
 
-    let published = Published { sheet, head, goals };
-    published
-        .sheet
-        .publish(options, published.head, published.goals)
+    sheet.publish(options, head, goals)
 }
 
 fn measure(experiment: PaperExperiment, options: &Options) -> Result<Sheet> {
     let bench = PaperBench {
         options,
-        programs: Programs::provide(&[Name::Hermes], options.hermes.as_deref())?,
+        programs: Programs::provide(&[Name::Hermes], options.output.hermes.as_deref())?,
         folder: tempfile::Builder::new().prefix("hermes-lab").tempdir()?,
     };
     match experiment {
@@ -126,53 +107,4 @@ fn about(experiment: PaperExperiment) -> (PageHead, fn(&Sheet) -> Vec<PaperGoal>
 
 fn no_goals(_: &Sheet) -> Vec<PaperGoal> {
     Vec::new()
-}
-
-impl PaperBench<'_> {
-    fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Starts a node, in a network or on this machine.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    fn node(&self, namespace: Option<&Namespace>, name: &str, yaml: &str) -> Result<Process> {
-        let file = self.write(name, yaml)?;
-        let words = ["run".as_ref(), file.as_os_str()];
-        let hermes = &self.programs.hermes;
-        Process::start_in(namespace, name, self.folder(), hermes, &words)
-    }
-
-    /// Writes the file of a node anew.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    fn write(&self, name: &str, yaml: &str) -> Result<PathBuf> {
-        let file = self.folder().join(format!("{name}.yaml"));
-        let general = format!(
-            "version: 1\nnode: {name}\nworkers: 2\nadmin: {{ socket: {name}.sock }}\nlog: {{ level: warn, access: off }}\n"
-        );
-        std::fs::write(&file, general + yaml)?;
-        Ok(file)
-    }
-
-    /// Has a node read its file again.
-    ///
-    /// # Errors
-    /// When it does not take the file.
-    fn reload(&self, name: &str, yaml: &str) -> Result<()> {
-        self.write(name, yaml)?;
-        let socket = self.folder().join(format!("{name}.sock"));
-        let output = std::process::Command::new(&self.programs.hermes)
-            .args(["reload", "--admin"])
-            .arg(socket)
-            .output()?;
-        anyhow::ensure!(
-            output.status.success(),
-            "{name} does not take its file: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(())
-    }
 }

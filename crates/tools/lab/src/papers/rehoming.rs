@@ -11,11 +11,11 @@ use super::PaperBench;
 use super::sheet::{PageHead, PaperGoal, Sheet};
 use crate::emulator::Profile;
 use crate::emulator::wire::{End, Wire};
-use crate::experiment::Figure;
 use crate::ip::ping;
 use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 use crate::progress::Progress;
+use crate::report::Figure;
 use crate::report::median;
 use crate::topology::{Namespace, Topology};
 
@@ -57,8 +57,8 @@ const SERVERS: [&str; 2] = ["one", "two"];
 
 pub(super) fn measure(bench: &PaperBench<'_>) -> Result<Sheet> {
     let mut sheet = Sheet::default();
-    let mut progress = Progress::new(bench.options.repeats as usize);
-    for round in 0..bench.options.repeats {
+    let mut progress = Progress::new(bench.options.rounds.repeats as usize);
+    for round in 0..bench.options.rounds.repeats {
         progress.step(&format!("round {round}"));
         if let Err(error) = once(bench, u64::from(round), &mut sheet) {
             sheet.failures.push(format!("round {round}: {error:#}"));
@@ -82,19 +82,22 @@ impl World {
         }
         let mut wires = Vec::new();
         for (number, delay) in (1..).zip([FAR_INGRESS, NEAR_INGRESS]) {
-            let names = ["user", INGRESSES[number - 1]];
-            wires.push(wire(&topology, names, (number, delay), seed)?);
+            let cable = Cable {
+                ends: ["user", INGRESSES[number - 1]],
+                number,
+                delay,
+            };
+            wires.push(cable.lay(&topology, seed)?);
         }
         // From the near ingress the near server is near; the far one is as far from both.
         for (at, ingress) in INGRESSES.iter().enumerate() {
             for (number, delay) in (1..).zip([FAR_SERVER, NEAR_SERVER]) {
-                let names = [*ingress, SERVERS[number - 1]];
-                wires.push(wire(
-                    &topology,
-                    names,
-                    (10 * (at + 1) + number, delay),
-                    seed,
-                )?);
+                let cable = Cable {
+                    ends: [*ingress, SERVERS[number - 1]],
+                    number: 10 * (at + 1) + number,
+                    delay,
+                };
+                wires.push(cable.lay(&topology, seed)?);
             }
         }
         Ok(Self {
@@ -108,37 +111,42 @@ impl World {
     }
 }
 
-/// A cable with a delay, whose network has this number.
-fn wire(
-    topology: &Topology,
-    [from, to]: [&str; 2],
-    (number, delay): (usize, Duration),
-    seed: u64,
-) -> Result<Wire> {
-    let profile = Profile {
-        delay,
-        ..Profile::default()
-    };
-    let addresses = [1, 2].map(|host| format!("10.91.{number}.{host}/24"));
-    Wire::lay(
-        End {
-            namespace: topology.namespace(from)?,
-            device: to,
-            address: &addresses[0],
-            profile: &profile,
-        },
-        End {
-            namespace: topology.namespace(to)?,
-            device: from,
-            address: &addresses[1],
-            profile: &profile,
-        },
-        seed,
-    )
+/// A cable between two namespaces.
+struct Cable {
+    ends: [&'static str; 2],
+    /// The third byte of its network, which no other cable has.
+    number: usize,
+    delay: Duration,
+}
+
+impl Cable {
+    fn lay(&self, topology: &Topology, seed: u64) -> Result<Wire> {
+        let [from, to] = self.ends;
+        let profile = Profile {
+            delay: self.delay,
+            ..Profile::default()
+        };
+        let addresses = [1, 2].map(|host| format!("10.91.{}.{host}/24", self.number));
+        Wire::lay(
+            End {
+                namespace: topology.namespace(from)?,
+                device: to,
+                address: &addresses[0],
+                profile: &profile,
+            },
+            End {
+                namespace: topology.namespace(to)?,
+                device: from,
+                address: &addresses[1],
+                profile: &profile,
+            },
+            seed,
+        )
+    }
 }
 
 fn once(bench: &PaperBench<'_>, seed: u64, sheet: &mut Sheet) -> Result<()> {
-    let world = World::lay(bench.options.seed + seed)?;
+    let world = World::lay(bench.options.rounds.seed + seed)?;
     let folder = tempfile::tempdir_in(bench.folder())?;
     let pki = Pki::create(folder.path())?;
     let _nodes = start(bench, &world, &pki)?;

@@ -1,24 +1,18 @@
-//! What the experiments of papers gave: figures by case and system, as a file, a table and a page.
+//! Results of the experiments of papers: figures by case and system, as a file, a table and a page.
 
-use std::fmt::Write;
-use std::path::Path;
-
-use anyhow::{Context, Result};
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::Figure;
-use crate::options::Options;
-use crate::report::{Run, Summary, cell, load, number, save};
+use crate::options::{Options, show};
+use crate::report::{Figure, Run, Summary, cell, load, number, page_table, plain_table, save};
 
-/// Everything that one experiment gave.
+/// All results of one experiment.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Sheet {
-    /// How it was measured, one for each run.
+    /// The runs that measured them.
     pub runs: Vec<Run>,
     series: Vec<SheetSeries>,
-    /// What went wrong, and where.
+    /// Measurements that failed, and why.
     pub failures: Vec<String>,
 }
 
@@ -43,14 +37,14 @@ pub struct PaperGoal {
     pub is_reached: bool,
 }
 
-/// What stands at the head of a page.
+/// The head of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct PageHead {
     /// The title.
     pub title: &'static str,
     /// The command that writes it, after `hermes-lab papers`.
     pub command: &'static str,
-    /// What is measured, and how.
+    /// The measurement in words.
     pub words: &'static str,
 }
 
@@ -115,12 +109,22 @@ impl Sheet {
         systems
     }
 
-    /// The cells of a row, one for each system.
-    fn cells(&self, (case, figure): (&str, &Figure)) -> Vec<String> {
-        let systems = self.systems().into_iter();
-        systems
-            .map(|system| cell(self.of(case, system, &figure.name)))
-            .collect()
+    /// The header of the table.
+    fn header(&self) -> Vec<String> {
+        let names = ["Case", "Figure"].into_iter().chain(self.systems());
+        names.map(str::to_owned).collect()
+    }
+
+    /// The rows of the table, with a cell for each system.
+    fn cells(&self) -> impl Iterator<Item = Vec<String>> {
+        let systems = self.systems();
+        self.rows().into_iter().map(move |(case, figure)| {
+            let words = [case.to_owned(), format!("{}, {}", figure.name, figure.unit)];
+            let values = systems
+                .iter()
+                .map(|system| cell(self.of(case, system, &figure.name)));
+            words.into_iter().chain(values).collect()
+        })
     }
 
     /// Writes and shows what was measured, with what the file has of earlier runs.
@@ -143,30 +147,16 @@ impl Sheet {
         }
 
         let goals = goals(&sheet);
-        if let Some(file) = &options.markdown {
-            write_page(file, &sheet.page(head, &goals))?;
-        }
-        let mut out = std::io::stdout().lock();
-        std::io::Write::write_all(&mut out, sheet.print(&goals).as_bytes())
-            .context("standard output")?;
+        let output = &options.output;
+        output.publish_page(|| sheet.page(head, &goals))?;
+        show(&sheet.print(&goals))?;
 
-        anyhow::ensure!(failed == 0, "{failed} measurements failed; see above");
+        ensure!(failed == 0, "{failed} measurements failed; see above");
         Ok(())
     }
 
     fn print(&self, goals: &[PaperGoal]) -> String {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        let names = self.systems();
-        table.set_header(["case", "figure"].into_iter().chain(names));
-        for (case, figure) in self.rows() {
-            let first = [case.to_owned(), format!("{}, {}", figure.name, figure.unit)];
-            table.add_row(first.into_iter().chain(self.cells((case, figure))));
-        }
-        for column in table.column_iter_mut().skip(2) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-
+        let table = plain_table(self.header(), self.cells(), 2);
         let mut text = format!("median (least to most)\n{table}\n");
         for goal in goals {
             text += &format!("{}\n", goal.line());
@@ -184,28 +174,13 @@ impl Sheet {
             head.title, head.command, head.words
         );
         for run in &self.runs {
-            page += &format!(
-                "- `{}`: {:.0} s, seed {}, {}\n",
-                run.command, run.seconds, run.seed, run.machine
-            );
+            page += &format!("- {run}\n");
         }
         if !self.failures.is_empty() {
             page += &format!("- failed: {} measurements\n", self.failures.len());
         }
-
-        let systems = self.systems();
-        let names: String = systems.iter().map(|name| format!(" {name} |")).collect();
-        let lines = "--:|".repeat(systems.len());
-        page += &format!("\n| Case | Figure |{names}\n|---|---|{lines}\n");
-        for (case, figure) in self.rows() {
-            let cells: String = self
-                .cells((case, figure))
-                .iter()
-                .map(|cell| format!(" {cell} |"))
-                .collect();
-            // A string takes everything that is written.
-            let _ = writeln!(page, "| {case} | {}, {} |{cells}", figure.name, figure.unit);
-        }
+        page += "\n";
+        page += &page_table(&self.header(), self.cells(), 2);
 
         if !goals.is_empty() {
             page += "\n## Goals\n\n";
@@ -225,10 +200,6 @@ impl PaperGoal {
         };
         format!("{}: {}, {verdict}", self.words, number(self.value))
     }
-}
-
-fn write_page(file: &Path, page: &str) -> Result<()> {
-    std::fs::write(file, page).with_context(|| file.display().to_string())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::PaperBench;
 use super::sheet::{PageHead, Sheet};
-use crate::experiment::{Figure, Measured};
+use crate::experiment::Measured;
 use crate::hops::network::{HOPS, Links, Network};
 use crate::hops::plan::{HopExperiment, HopSystem, Point, Way};
 use crate::hops::qlog;
@@ -19,6 +19,7 @@ use crate::hops::systems::{Around, HopEntry, Running};
 use crate::origin;
 use crate::pki::Pki;
 use crate::progress::Progress;
+use crate::report::Figure;
 use crate::report::{median, quantile};
 use crate::traffic::Client;
 use crate::traffic::http::Buffer;
@@ -84,11 +85,15 @@ async fn rounds(
     around: &Around<'_>,
     [direct, hermes]: [&Running; 2],
 ) -> Result<Sheet> {
-    let counts = if bench.options.short { SHORT } else { LONG };
+    let counts = if bench.options.rounds.short {
+        SHORT
+    } else {
+        LONG
+    };
     let mut sheet = Sheet::default();
-    let steps = bench.options.repeats as usize * counts.len() * (usize::from(HOPS) + 1);
+    let steps = bench.options.rounds.repeats as usize * counts.len() * (usize::from(HOPS) + 1);
     let mut progress = Progress::new(steps);
-    for _ in 0..bench.options.repeats {
+    for _ in 0..bench.options.rounds.repeats {
         for count in counts {
             for hops in 0..=HOPS {
                 let case = format!("{count} at once");
@@ -96,7 +101,7 @@ async fn rounds(
                 progress.step(&format!("{case}, {system}"));
                 let measured = match hops {
                     0 => without_proxy(direct, *count).await,
-                    hops => through(hermes, around, (hops, *count)).await,
+                    hops => through(hermes, around, hops, *count).await,
                 };
                 match measured {
                     Ok(measured) => {
@@ -133,11 +138,7 @@ async fn without_proxy(direct: &Running, count: u32) -> Result<Measured> {
 }
 
 /// Through a proxy beside the client that is there for this alone, and writes down its connections.
-async fn through(
-    hermes: &Running,
-    around: &Around<'_>,
-    (hops, count): (u8, u32),
-) -> Result<Measured> {
+async fn through(hermes: &Running, around: &Around<'_>, hops: u8, count: u32) -> Result<Measured> {
     let folder = tempfile::tempdir_in(around.folder)?;
     let (mut process, entry) = hermes.traced(point(hops), around, folder.path())?;
     let begin = Instant::now();

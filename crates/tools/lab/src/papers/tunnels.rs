@@ -9,11 +9,12 @@ use tokio::task::JoinSet;
 use super::PaperBench;
 use super::line::load_in;
 use super::sheet::{PageHead, Sheet};
-use crate::experiment::{Figure, Measured};
+use crate::experiment::Measured;
 use crate::origin;
 use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 use crate::progress::Progress;
+use crate::report::Figure;
 use crate::report::median;
 use crate::topology::{Plug, Topology};
 use crate::traffic::bulk::Download;
@@ -45,10 +46,14 @@ const FLOWS_SHORT: Duration = Duration::from_millis(500);
 const TRIPS: usize = 20;
 
 pub(super) fn measure(bench: &PaperBench<'_>) -> Result<Sheet> {
-    let counts = if bench.options.short { SHORT } else { LONG };
+    let counts = if bench.options.rounds.short {
+        SHORT
+    } else {
+        LONG
+    };
     let mut sheet = Sheet::default();
-    let mut progress = Progress::new(counts.len() * bench.options.repeats as usize);
-    for _ in 0..bench.options.repeats {
+    let mut progress = Progress::new(counts.len() * bench.options.rounds.repeats as usize);
+    for _ in 0..bench.options.rounds.repeats {
         for count in counts {
             let case = format!("{count} tunnels");
             progress.step(&case);
@@ -113,7 +118,7 @@ fn once(bench: &PaperBench<'_>, count: u32) -> Result<Measured> {
     };
     let requests = entries(Kind::Http, origin.http.port());
     let flows = entries(Kind::Tcp, origin.tcp.port());
-    let time = match bench.options.short {
+    let time = match bench.options.rounds.short {
         true => FLOWS_SHORT,
         false => FLOWS,
     };

@@ -1,6 +1,6 @@
 //! No proxy: clients speak to the origin.
 
-use super::{Started, Surroundings};
+use super::surroundings::{Started, Surroundings};
 use crate::traffic::{Entry, Kind, Link};
 
 pub fn start(around: &Surroundings) -> Started {

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Started, Surroundings, THREADS, ports};
+use super::ports;
+use super::surroundings::{Started, Surroundings, THREADS};
 use crate::process::Process;
 use crate::traffic::{Entry, Kind, Link};
 

@@ -6,21 +6,21 @@ pub(crate) mod envoy;
 mod h2o;
 mod haproxy;
 mod hermes;
+mod name;
 mod nginx;
 mod null;
 pub(crate) mod ports;
 mod programs;
+mod surroundings;
 
+pub use name::Name;
 pub use programs::Programs;
+pub use surroundings::Surroundings;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 
-use crate::origin::Addresses;
-use crate::pki::Pki;
 use crate::process::Process;
 use crate::traffic::{Client, Entry, Kind, Link};
 
@@ -28,90 +28,6 @@ use crate::traffic::{Client, Entry, Kind, Link};
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// Pause between two looks.
 const STEP: Duration = Duration::from_millis(20);
-/// Threads of every proxy that lets one choose.
-const THREADS: usize = 2;
-
-/// When a silent UDP session ends: after those of which the memory is measured have been silent for half a minute, and before those of
-/// bursts have all descriptors.
-const UDP_IDLE: &str = "60s";
-
-/// Which system.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Name {
-    /// No proxy.
-    Direct,
-    /// Two forwarders of ours with the same sockets and wake-ups as a pair of proxies, and no HTTP: the floor.
-    Null,
-    /// Two nodes of Hermes.
-    Hermes,
-    /// Two Envoys.
-    Envoy,
-    /// Two nginx, HTTP only.
-    Nginx,
-    /// Two HAProxys, HTTP only.
-    Haproxy,
-    /// Two h2o, HTTP only.
-    H2o,
-    /// Two Caddys, HTTP only.
-    Caddy,
-}
-
-impl Name {
-    /// All systems, in the order of the tables.
-    pub const ALL: [Self; 8] = [
-        Self::Direct,
-        Self::Null,
-        Self::Hermes,
-        Self::Envoy,
-        Self::Nginx,
-        Self::Haproxy,
-        Self::H2o,
-        Self::Caddy,
-    ];
-
-    /// As tables and options say it.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::Null => "null",
-            Self::Hermes => "hermes",
-            Self::Envoy => "envoy",
-            Self::Nginx => "nginx",
-            Self::Haproxy => "haproxy",
-            Self::H2o => "h2o",
-            Self::Caddy => "caddy",
-        }
-    }
-}
-
-/// What systems are started with.
-#[derive(Clone)]
-pub struct Surroundings {
-    /// Where the origin listens.
-    pub origin: Addresses,
-    /// Certificates.
-    pub pki: Pki,
-    /// For configurations and logs; every system makes a folder of its own.
-    pub folder: PathBuf,
-    /// The programs.
-    pub programs: Programs,
-    /// Used to find out whether a system works.
-    pub client: Client,
-}
-
 /// A running system.
 pub struct System {
     /// Which.
@@ -208,6 +124,3 @@ impl System {
         Ok(())
     }
 }
-
-/// What starting a system gives.
-type Started = Result<(Vec<Process>, Vec<(Link, Entry)>)>;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Started, Surroundings, ports};
+use super::ports;
+use super::surroundings::{Started, Surroundings};
 use crate::forwarder::Mode;
 use crate::process::Process;
 use crate::traffic::{Entry, Kind, Link};

@@ -9,8 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::Name;
-use crate::hops::plan::HopSystem;
+use super::name::Name;
 
 /// Where the programs are.
 #[derive(Debug, Clone, Default)]
@@ -83,20 +82,6 @@ impl Programs {
         programs.opa = peers.join("opa");
         programs.opa_envoy = peers.join("opa-envoy");
         Ok(programs)
-    }
-
-    /// The same for the systems of [`crate::hops`].
-    ///
-    /// # Errors
-    /// When one cannot be built or installed.
-    pub fn provide_for_hops(systems: &[HopSystem], given: Option<&Path>) -> Result<Self> {
-        let of = |system| match system {
-            HopSystem::Direct => Name::Direct,
-            HopSystem::Hermes => Name::Hermes,
-            // All peers are installed at once.
-            HopSystem::Envoy | HopSystem::MasqueGo => Name::Envoy,
-        };
-        Self::provide(&systems.iter().copied().map(of).collect::<Vec<_>>(), given)
     }
 
     /// `./test peers` installs them as it does for the tests, and says where they are.

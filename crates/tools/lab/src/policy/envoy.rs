@@ -8,7 +8,7 @@ use super::rules::{other_host, other_path};
 use crate::origin::Addresses;
 use crate::peers::envoy::{cluster, host, listener, manager, terminate, url};
 
-/// What decides in Envoy, besides its routes.
+/// The decision of an Envoy, besides its routes.
 pub enum EnvoyDecision {
     /// Nothing.
     Nothing,

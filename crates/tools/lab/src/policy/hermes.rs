@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use super::rules::{other_host, other_path};
 use crate::origin::Addresses;
 
-/// What decides in the node, besides its routes.
+/// The decision of a node, besides its routes.
 pub enum NodeDecision<'a> {
     /// Nothing.
     Nothing,
     /// This many rules of its own.
     Rules(usize),
-    /// This many rules of its own, of which none can be found by what it is for.
+    /// This many rules of its own, whose conditions no index finds.
     Unindexed(usize),
     /// A policy in Rego, in this file.
     Rego(&'a str),

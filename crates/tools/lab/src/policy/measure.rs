@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use super::decider::RunningDecider;
+use super::running::RunningDecider;
 use crate::report::median;
 use crate::traffic::{Client, Entry};
 

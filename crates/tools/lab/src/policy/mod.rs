@@ -7,17 +7,17 @@ mod build;
 mod decider;
 mod envoy;
 mod hermes;
+mod launch;
 mod measure;
 mod report;
 mod rules;
+mod running;
 
-use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use crate::options::{OutputOptions, RoundOptions};
 use crate::origin;
 use crate::peers::{Programs, Surroundings};
 use crate::pki::Pki;
@@ -28,8 +28,8 @@ use crate::traffic::Client;
 
 use build::MeasuredBuild;
 pub use decider::Decider;
-use decider::RunningDecider;
 use report::Decisions;
+use running::RunningDecider;
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -37,24 +37,10 @@ pub struct PolicyArguments {
     /// Only these systems.
     #[arg(long, value_delimiter = ',', default_values_t = Decider::ALL)]
     systems: Vec<Decider>,
-    /// Fewer and shorter measurements: more scatter.
-    #[arg(long)]
-    short: bool,
-    /// Rounds; every figure is the median of this many.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    repeats: u32,
-    /// Seed of the order in each round.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Write the results to this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Write a page of documentation to this file.
-    #[arg(long)]
-    markdown: Option<PathBuf>,
-    /// Measure this build of Hermes instead of building one.
-    #[arg(long)]
-    hermes: Option<PathBuf>,
+    #[command(flatten)]
+    rounds: RoundOptions,
+    #[command(flatten)]
+    output: OutputOptions,
 }
 
 /// Runs the command.
@@ -63,30 +49,16 @@ pub struct PolicyArguments {
 /// When a system cannot be installed or started, or the results cannot be written.
 pub fn run(arguments: &PolicyArguments) -> Result<()> {
     let begin = Instant::now();
-    let programs = Programs::provide_for_policy(arguments.hermes.as_deref())?;
+    let programs = Programs::provide_for_policy(arguments.output.hermes.as_deref())?;
     let build = MeasuredBuild::of(&programs.hermes)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let mut decisions = runtime.block_on(measure_all(arguments, programs))?;
     decisions.build = Some(build);
-    decisions.run = Some(Run {
-        command: crate::options::spoken(std::env::args().skip(1)),
-        seed: arguments.seed,
-        machine: crate::options::machine(),
-        seconds: begin.elapsed().as_secs_f64(),
-    });
+    decisions.run = Some(Run::since(begin, arguments.rounds.seed));
 
-    if let Some(file) = &arguments.json {
-        let text = serde_json::to_string_pretty(&decisions)?;
-        fs::write(file, text + "\n").with_context(|| file.display().to_string())?;
-    }
-    if let Some(file) = &arguments.markdown {
-        fs::write(file, decisions.page()).with_context(|| file.display().to_string())?;
-    }
-
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", decisions.print()).context("standard output")
+    arguments.output.publish(&decisions)
 }
 
 async fn measure_all(arguments: &PolicyArguments, programs: Programs) -> Result<Decisions> {
@@ -122,17 +94,17 @@ async fn rounds(
     systems: &[RunningDecider],
 ) -> Result<Decisions> {
     let mut decisions = Decisions::default();
-    let mut random = fastrand::Rng::with_seed(arguments.seed);
-    let mut progress = Progress::new(arguments.repeats as usize * systems.len());
+    let mut random = fastrand::Rng::with_seed(arguments.rounds.seed);
+    let mut progress = Progress::new(arguments.rounds.repeats as usize * systems.len());
 
-    for round in 1..=arguments.repeats {
+    for round in 1..=arguments.rounds.repeats {
         let mut order: Vec<_> = systems.iter().collect();
         random.shuffle(&mut order);
         for system in order {
             progress.step(&format!("round {round}: {}", system.decider));
-            let measured = measure::all(system, &around.client, arguments.short).await;
+            let measured = measure::all(system, &around.client, arguments.rounds.short).await;
             let measured = measured.with_context(|| system.decider.to_string())?;
-            decisions.add(system.decider, measured);
+            decisions.systems.add(system.decider, measured);
         }
     }
 

@@ -1,16 +1,13 @@
 //! What decisions cost: figures of all rounds, and what they come to.
 
-use std::fmt::Write;
-
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use serde::{Deserialize, Serialize};
 
 use super::build::MeasuredBuild;
 use super::decider::Decider;
 use super::measure::DecisionCost;
 use super::rules::MANY;
-use crate::report::{Run, Summary, number};
+use crate::options::Published;
+use crate::report::{Run, Summary, SystemRounds, number, page_table, plain_table};
 
 /// What rules of Hermes may add to an exchange, in microseconds.
 const NATIVE_MOST: f64 = 5.0;
@@ -47,34 +44,19 @@ pub struct Decisions {
     #[serde(default)]
     pub build: Option<MeasuredBuild>,
     /// What each system gave, once for each round.
-    systems: Vec<(Decider, Vec<DecisionCost>)>,
+    pub systems: SystemRounds<Decider, DecisionCost>,
 }
 
 impl Decisions {
-    /// Adds what a round has measured.
-    pub fn add(&mut self, decider: Decider, measured: DecisionCost) {
-        match self.systems.iter_mut().find(|(of, _)| *of == decider) {
-            Some((_, rounds)) => rounds.push(measured),
-            None => self.systems.push((decider, vec![measured])),
-        }
-        self.systems.sort_by_key(|(of, _)| *of);
-    }
-
     /// A figure of a system.
     fn of(&self, decider: Decider, figure: PartOfCost) -> Option<Summary> {
-        let (_, rounds) = self.systems.iter().find(|(of, _)| *of == decider)?;
-        let values: Vec<_> = rounds.iter().map(figure).collect();
-        Summary::of(&values)
+        self.systems.summary(decider, |round| Some(figure(round)))
     }
 
     /// What a decision adds: over rounds, what the system has more than its proxy alone in the same round.
     fn added(&self, decider: Decider, figure: PartOfCost) -> Option<Summary> {
-        let rounds = |of: Decider| {
-            let found = self.systems.iter().find(|(one, _)| *one == of);
-            found.map(|(_, rounds)| rounds)
-        };
-        let with = rounds(decider)?;
-        let without = rounds(decider.bare())?;
+        let with = self.systems.of(decider);
+        let without = self.systems.of(decider.bare());
         let more: Vec<_> = with
             .iter()
             .zip(without)
@@ -89,67 +71,11 @@ impl Decisions {
         self.added(decider, figure).map(|added| added.median)
     }
 
-    /// The table and the goals, for a terminal.
-    pub fn print(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(NOTHING);
-        table.set_header(self.header());
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        for (decider, _) in &self.systems {
-            table.add_row(self.row(*decider));
-        }
-
-        let goals = self.goals().join("\n");
-        let build = self.described_build();
-        format!(
-            "Microseconds an exchange: median (what the decision adds: median, least to most)\n\n{table}\n\n{goals}\n\n{build}"
-        )
-    }
-
     /// The build of Hermes that these figures are of.
     fn described_build(&self) -> String {
         let build = self.build.as_ref().map(MeasuredBuild::describe);
         let build = build.unwrap_or_else(|| "a build that was not noted".to_owned());
         format!("Hermes: {build}")
-    }
-
-    /// The same as a page.
-    pub fn page(&self) -> String {
-        let mut page = "# What a decision costs\n\n\
-            One proxy with one thread between a client and an origin, in one run: without a decision, and with rules or a policy that \
-            allow what the client does. `kept` is an exchange on a kept connection, `new` one with its connection, `tunnel` a CONNECT with \
-            its connection, `processor` the processor time of an exchange of all processes while 16 clients ask at once. In parentheses is what \
-            the decision adds to its proxy alone in the same round: the median of the rounds, the least and the most. The conditions of \
-            `unindexed10000` are such that no index finds its rules, so that each is looked at.\n\n"
-            .to_owned();
-        page += &format!(
-            "| {} |\n|---|---:|---:|---:|---:|\n",
-            self.header().join(" | ")
-        );
-        for (decider, _) in &self.systems {
-            page += &format!("| {} |\n", self.row(*decider).join(" | "));
-        }
-
-        page += "\n";
-        for goal in self.goals() {
-            page += &format!("- {goal}\n");
-        }
-        page += &format!(
-            "\n{}. The [instructions of a decision]({PROFILES}), which other programs on the machine do not change, are counted apart.\n",
-            self.described_build()
-        );
-        if let Some(run) = &self.run {
-            // Writing to a string cannot fail.
-            let _ = write!(
-                page,
-                "\n`hermes-lab {}`: {:.0} s, seed {}, {}\n",
-                run.command, run.seconds, run.seed, run.machine
-            );
-        }
-
-        page
     }
 
     fn header(&self) -> Vec<String> {
@@ -227,6 +153,45 @@ impl Decisions {
     }
 }
 
+impl Published for Decisions {
+    fn print(&self) -> String {
+        let rows = self.systems.systems().map(|decider| self.row(decider));
+        let table = plain_table(self.header(), rows, 1);
+
+        let goals = self.goals().join("\n");
+        let build = self.described_build();
+        format!(
+            "Microseconds an exchange: median (what the decision adds: median, least to most)\n\n{table}\n\n{goals}\n\n{build}"
+        )
+    }
+
+    fn page(&self) -> String {
+        let mut page = "# What a decision costs\n\n\
+            One proxy with one thread between a client and an origin, in one run: without a decision, and with rules or a policy that \
+            allow what the client does. `kept` is an exchange on a kept connection, `new` one with its connection, `tunnel` a CONNECT with \
+            its connection, `processor` the processor time of an exchange of all processes while 16 clients ask at once. In parentheses is what \
+            the decision adds to its proxy alone in the same round: the median of the rounds, the least and the most. The conditions of \
+            `unindexed10000` are such that no index finds its rules, so that each is looked at.\n\n"
+            .to_owned();
+        let rows = self.systems.systems().map(|decider| self.row(decider));
+        page += &page_table(&self.header(), rows, 1);
+
+        page += "\n";
+        for goal in self.goals() {
+            page += &format!("- {goal}\n");
+        }
+        page += &format!(
+            "\n{}. The [instructions of a decision]({PROFILES}), which other programs on the machine do not change, are counted apart.\n",
+            self.described_build()
+        );
+        if let Some(run) = &self.run {
+            page += &format!("\n{run}\n");
+        }
+
+        page
+    }
+}
+
 /// A line about one goal; none where it was not measured.
 fn goal(what: &str, value: Option<f64>, most: f64) -> Option<String> {
     let value = value?;
@@ -251,8 +216,8 @@ mod tests {
     fn what_a_decision_adds_is_compared_within_each_round() {
         let mut decisions = Decisions::default();
         for (bare, with) in [(100.0, 104.0), (200.0, 203.0), (50.0, 60.0)] {
-            decisions.add(Decider::Native10000, measured(with));
-            decisions.add(Decider::Hermes, measured(bare));
+            decisions.systems.add(Decider::Native10000, measured(with));
+            decisions.systems.add(Decider::Hermes, measured(bare));
         }
         let added = decisions.added(Decider::Native10000, FIGURES[0].1).unwrap();
         assert_eq!((added.median, added.least, added.most), (4.0, 3.0, 10.0));

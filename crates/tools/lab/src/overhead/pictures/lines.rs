@@ -1,9 +1,11 @@
 //! For each case a panel with the time over the number of clients, one line for each system.
 
-use super::{Results, colour, text};
+use super::super::figures::{CaseResults, Section};
+use super::colours::colour;
 use crate::experiment::Case;
 use crate::peers::Name;
-use crate::report::{Row, number};
+use crate::report::number;
+use crate::report::svg::{axes, curve, placed, text};
 
 /// Two panels side by side.
 const WIDTH: f64 = 380.0;
@@ -18,16 +20,16 @@ const BOTTOM: f64 = 26.0;
 const LABEL: f64 = 12.0;
 
 /// Width, height and content of the picture of an experiment whose figures are named after a number of clients.
-pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, String) {
-    let mut cases: Vec<Case> = rows.iter().map(|(case, _)| *case).collect();
+pub fn draw(results: &CaseResults, section: &Section) -> (f64, f64, String) {
+    let mut cases: Vec<Case> = section.rows.iter().map(|(case, _)| *case).collect();
     cases.dedup();
     let mut content = String::new();
 
     for (index, case) in cases.iter().enumerate() {
         let x = (index % COLUMNS) as f64 * WIDTH;
         let y = (index / COLUMNS) as f64 * HEIGHT;
-        let panel = panel(results, *case, rows, systems);
-        content += &format!("<g transform=\"translate({x:.0} {y:.0})\">\n{panel}</g>\n");
+        let panel = panel(results, *case, section);
+        content += &placed(x, y, &panel);
     }
 
     (
@@ -38,8 +40,8 @@ pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, Str
 }
 
 /// Numbers of clients, and the medians of one system there.
-fn points(results: &Results, case: Case, rows: &[Row], system: Name) -> Vec<(f64, f64)> {
-    let own = rows.iter().filter(|(other, _)| *other == case);
+fn points(results: &CaseResults, case: Case, section: &Section, system: Name) -> Vec<(f64, f64)> {
+    let own = section.rows.iter().filter(|(other, _)| *other == case);
     own.filter_map(|(_, figure)| {
         let clients = figure.name.strip_suffix(" clients")?.parse().ok()?;
         Some((clients, results.of(case, figure, system)?.median))
@@ -47,10 +49,11 @@ fn points(results: &Results, case: Case, rows: &[Row], system: Name) -> Vec<(f64
     .collect()
 }
 
-fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> String {
-    let lines: Vec<_> = systems
+fn panel(results: &CaseResults, case: Case, section: &Section) -> String {
+    let lines: Vec<_> = section
+        .systems
         .iter()
-        .map(|system| (*system, points(results, case, rows, *system)))
+        .map(|system| (*system, points(results, case, section, *system)))
         .collect();
     let largest = |part: fn(&(f64, f64)) -> f64| {
         lines
@@ -71,7 +74,11 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
         case.link.name()
     );
     let mut content = text(LEFT, 16.0, "start", &title);
-    content += &axes((x(most_clients), most_clients), (y(most_time), most_time));
+    let bottom = HEIGHT - BOTTOM;
+    let right = x(most_clients);
+    content += &axes(LEFT, right, y(most_time), bottom, &number(most_time));
+    let clients = format!("{most_clients:.0} clients");
+    content += &text(right, HEIGHT - 10.0, "end", &clients);
 
     let ends: Vec<f64> = lines
         .iter()
@@ -80,38 +87,12 @@ fn panel(results: &Results, case: Case, rows: &[Row], systems: &[Name]) -> Strin
         .collect();
     let drawn = lines.into_iter().filter(|(_, line)| !line.is_empty());
     for ((system, line), label) in drawn.zip(apart(&ends)) {
-        let at = line.iter().map(|point| (x(point.0), y(point.1)));
+        let at = line.iter().map(|point| [x(point.0), y(point.1)]);
         content += &curve(at, colour(system));
         content += &text(x(most_clients) + 4.0, label + 4.0, "start", system.text());
     }
 
     content
-}
-
-/// The two axes: where each ends, and the value there.
-fn axes((right, most_clients): (f64, f64), (top, most_time): (f64, f64)) -> String {
-    let bottom = HEIGHT - BOTTOM;
-    let lines = format!(
-        "<path d=\"M{LEFT:.1} {top:.1}V{bottom:.1}H{right:.1}\" fill=\"none\" stroke=\"#999999\"/>\n"
-    );
-
-    let clients = format!("{most_clients:.0} clients");
-    [
-        lines,
-        text(LEFT - 4.0, top + 4.0, "end", &number(most_time)),
-        text(LEFT - 4.0, bottom, "end", "0"),
-        text(right, HEIGHT - 10.0, "end", &clients),
-    ]
-    .concat()
-}
-
-/// A line through these places.
-fn curve(places: impl Iterator<Item = (f64, f64)>, colour: &str) -> String {
-    let path: Vec<_> = places.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-    format!(
-        "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n",
-        path.join("L")
-    )
 }
 
 /// Places for labels near these, in their order from top to bottom, none of which overlaps another.

@@ -1,9 +1,10 @@
 //! Better, worse, or too close to say.
 
-use crate::experiment::{Better, Case, Experiment, Figure};
+use crate::experiment::{Case, Experiment};
 use crate::peers::Name;
+use crate::report::{Better, Figure};
 
-use super::Results;
+use super::figures::CaseResults;
 
 /// Differences below this share are no verdict.
 const TOO_CLOSE: f64 = 0.2;
@@ -20,7 +21,7 @@ pub enum Verdict {
 }
 
 /// How Hermes stands to another system. Latencies are compared by what they add to the direct way.
-pub fn verdict(results: &Results, case: Case, figure: &Figure, other: Name) -> Option<Verdict> {
+pub fn verdict(results: &CaseResults, case: Case, figure: &Figure, other: Name) -> Option<Verdict> {
     let value = |system| {
         results
             .of(case, figure, system)

@@ -1,41 +1,25 @@
-//! Results as tables for a page of documentation.
+//! CaseResults as tables for a page of documentation.
 
-use crate::experiment::Experiment;
-use crate::peers::Name;
-
+use super::figures::{CaseResults, Section};
 use super::table::spoken;
 use super::verdict::verdict;
-use super::{Results, cell};
+use crate::peers::Name;
+use crate::report::cell;
 
 /// A page: how it was measured, and for each experiment a picture, if asked for, and a table.
-pub fn page(results: &Results, pictures: bool) -> String {
+pub fn page(results: &CaseResults, pictures: bool) -> String {
     let mut text =
         "# Figures\n\nWritten by `hermes-lab overhead`; [what they mean](../performance.md). Medians, and in \
                     brackets the least and the most of all rounds.\n\n"
             .to_owned();
-    for run in &results.runs {
-        text += &format!(
-            "- `{}`: {:.0} s, seed {}, {}\n",
-            run.command, run.seconds, run.seed, run.machine
-        );
-    }
+    text += &results.described_runs();
 
-    for experiment in Experiment::ALL {
-        let rows: Vec<_> = results
-            .rows()
-            .into_iter()
-            .filter(|(case, _)| case.experiment == experiment)
-            .collect();
-        let measured = |name: &Name| {
-            rows.iter()
-                .any(|(case, figure)| results.of(*case, figure, *name).is_some())
-        };
-
-        let systems: Vec<_> = Name::ALL.into_iter().filter(measured).collect();
-        if systems.is_empty() {
-            continue;
-        }
-
+    for Section {
+        experiment,
+        rows,
+        systems,
+    } in Section::all(results)
+    {
         let names: String = systems
             .iter()
             .map(|name| format!(" {} |", name.text()))

@@ -1,8 +1,9 @@
 //! For each figure a group of bars, one for each system, with its range as a thin line.
 
-use super::{Results, colour, text};
-use crate::peers::Name;
-use crate::report::{Row, number};
+use super::super::figures::{CaseResults, Section};
+use super::colours::colour;
+use crate::report::number;
+use crate::report::svg::text;
 
 const WIDTH: f64 = 760.0;
 /// Where bars begin and end; left of them is the name of the system, right of them the value.
@@ -13,11 +14,12 @@ const HEADING: f64 = 20.0;
 const GAP: f64 = 10.0;
 
 /// Width, height and content of the picture of one experiment. Each group has a scale of its own; a group of zeros is left out.
-pub fn draw(results: &Results, rows: &[Row], systems: &[Name]) -> (f64, f64, String) {
+pub fn draw(results: &CaseResults, section: &Section) -> (f64, f64, String) {
     let mut content = String::new();
     let mut y = GAP;
-    for (case, figure) in rows {
-        let values: Vec<_> = systems
+    for (case, figure) in &section.rows {
+        let values: Vec<_> = section
+            .systems
             .iter()
             .filter_map(|s| Some((*s, results.of(*case, figure, *s)?)))
             .collect();

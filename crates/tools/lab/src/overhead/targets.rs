@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::Results;
-use crate::experiment::{Case, Experiment, Figure};
+use super::figures::CaseResults;
+use crate::experiment::{Case, Experiment};
 use crate::peers::Name;
+use crate::report::Figure;
 use crate::traffic::{Kind, Link};
 
 /// Ratios that lie closer to their bound than this share say nothing: the next run may be on the other side.
@@ -356,7 +357,7 @@ struct Checked {
 }
 
 /// A line for each target whose figures were measured, and how many were reached.
-pub fn lines(results: &Results) -> Vec<String> {
+pub fn lines(results: &CaseResults) -> Vec<String> {
     let checked = check(results);
     if checked.is_empty() {
         return Vec::new();
@@ -377,7 +378,7 @@ pub fn lines(results: &Results) -> Vec<String> {
         .collect()
 }
 
-fn check(results: &Results) -> Vec<Checked> {
+fn check(results: &CaseResults) -> Vec<Checked> {
     let mut checked = Vec::new();
     for target in &TARGETS {
         for (case, figure) in results.rows() {
@@ -405,7 +406,7 @@ fn check(results: &Results) -> Vec<Checked> {
 }
 
 /// What is compared with the bound. Beside those of another system, latencies are what they add to the direct way.
-fn found(results: &Results, case: Case, figure: &Figure, bound: Bound) -> Option<f64> {
+fn found(results: &CaseResults, case: Case, figure: &Figure, bound: Bound) -> Option<f64> {
     let value = |system| {
         results
             .of(case, figure, system)
@@ -531,7 +532,7 @@ mod tests {
             },
             Figure::less("new", "us"),
         );
-        let mut results = Results::default();
+        let mut results = CaseResults::default();
         for (system, value) in [
             (Name::Direct, 100.0),
             (Name::Hermes, 120.0),

@@ -1,0 +1,44 @@
+//! What a number says.
+
+use serde::{Deserialize, Serialize};
+
+/// Whether more or less of a figure is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Times, sizes, failures.
+    Less,
+    /// Rates.
+    More,
+}
+
+/// What a number is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Its name within the case.
+    pub name: String,
+    /// Its unit.
+    pub unit: String,
+    /// Which direction is better.
+    pub better: Better,
+}
+
+impl Figure {
+    /// One of which less is better.
+    pub fn less(name: impl Into<String>, unit: &str) -> Self {
+        Self {
+            name: name.into(),
+            unit: unit.to_owned(),
+            better: Better::Less,
+        }
+    }
+
+    /// One of which more is better.
+    pub fn more(name: impl Into<String>, unit: &str) -> Self {
+        Self {
+            name: name.into(),
+            unit: unit.to_owned(),
+            better: Better::More,
+        }
+    }
+}
