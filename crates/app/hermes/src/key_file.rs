@@ -5,14 +5,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use hermes_noise::PrivateKey;
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::output::Output;
 
 /// The file of a key may be read by its owner alone.
 const MODE: u32 = 0o600;
 
-/// The key in a file; without one, a new one that is written there.
+/// The key in a file; without a file, a new key, which is written there.
 ///
 /// # Errors
-/// The file cannot be read or made, or has no key; in words, with its name.
+/// In words, with the name of the file, when it cannot be read or made, or has no key.
 pub fn read_or_make(file: &Path) -> Result<PrivateKey, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let mut options = std::fs::OpenOptions::new();
@@ -29,6 +33,20 @@ pub fn read_or_make(file: &Path) -> Result<PrivateKey, String> {
     let key = PrivateKey::generate().map_err(|error| failed(&error))?;
     writeln!(created, "{}", key.to_text()).map_err(|error| failed(&error))?;
     Ok(key)
+}
+
+/// Prints the public key of a file, which gets a new key where there is none.
+///
+/// # Errors
+/// The key can neither be read nor made.
+pub fn print_public(file: &Path, output: Output) -> Result<(), Failure> {
+    let public = read_or_make(file).map_err(Failure::failed)?.public();
+    if output.json {
+        output.value(&json!({ "public_key": public.to_string() }));
+    } else {
+        output.line(public);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -174,7 +174,7 @@ async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, udp: Arc<Udp>) {
                 let towards = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
                 towards.connect(next).await.unwrap();
                 let of = udp.time();
-                let answering = answers(towards.clone(), socket.clone(), from, (udp.clone(), of));
+                let answering = answers(towards.clone(), socket.clone(), from, udp.clone(), of);
                 let translated = Translated {
                     of,
                     towards: towards.clone(),
@@ -197,7 +197,8 @@ async fn answers(
     from: Arc<UdpSocket>,
     to: Arc<UdpSocket>,
     client: SocketAddr,
-    (udp, of): (Arc<Udp>, usize),
+    udp: Arc<Udp>,
+    time: usize,
 ) {
     let mut room = vec![0; ROOM];
     let mut under_way = JoinSet::new();
@@ -205,7 +206,7 @@ async fn answers(
         let Ok(length) = from.recv(&mut room).await else {
             continue;
         };
-        if !udp.lets(of) {
+        if !udp.lets(time) {
             continue;
         }
 

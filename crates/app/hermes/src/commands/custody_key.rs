@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
 
 use crate::failure::Failure;
 use crate::key_file;
@@ -21,12 +20,5 @@ pub struct CustodyKey {
 /// # Errors
 /// The key can neither be read nor made.
 pub fn run(command: &CustodyKey, output: Output) -> Result<(), Failure> {
-    let key = key_file::read_or_make(&command.file).map_err(Failure::failed)?;
-    let public = key.public();
-    if output.json {
-        output.value(&json!({ "public_key": public.to_string() }));
-    } else {
-        output.line(public);
-    }
-    Ok(())
+    key_file::print_public(&command.file, output)
 }

@@ -13,7 +13,7 @@ use crate::admin::{self, Which};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// What of a report is said in a line of its own.
+/// The part of a report that is printed in a line of its own.
 const UNCONFIRMED: &str = "unconfirmed";
 
 /// Arguments of `hermes reload`.
@@ -29,12 +29,12 @@ pub struct Reload {
 /// Reads a time to confirm a configuration.
 ///
 /// # Errors
-/// Why it is none.
+/// When the text is not such a time.
 pub fn confirmed_within(text: &str) -> Result<Duration, String> {
     confirm_time(text)
 }
 
-/// Asks for a reload and shows what changed, or what is wrong with the file; then nothing changed.
+/// Asks for a reload, and prints the changes, or the problems of a file that is not taken.
 ///
 /// # Errors
 /// When the node cannot be reached, its file is not valid (exit code 2), or something cannot be bound (1).
@@ -44,9 +44,15 @@ pub async fn run(reload: &Reload, output: Output) -> Result<(), Failure> {
         .confirm
         .map(|time| model::Duration(time).to_string())
         .unwrap_or_default();
-    let answer = admin::call(&socket, Method::POST, "/reload", &time).await?;
-    let is_settled = answer.0 == 200 && answer.1.get(UNCONFIRMED).is_none();
-    changed(answer, "/reload", "file", output)?;
+    let (status, answer) = admin::call(&socket, Method::POST, "/reload", &time).await?;
+    let is_settled = status == 200 && answer.get(UNCONFIRMED).is_none();
+    let answer = ChangeAnswer {
+        path: "/reload",
+        subject: "file",
+        status,
+        body: answer,
+    };
+    answer.show(output)?;
 
     if reload.confirm.is_some() && is_settled && !output.json {
         output.line("nothing to confirm: the file has the confirmed configuration");
@@ -54,69 +60,80 @@ pub async fn run(reload: &Reload, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows what a change to `what`, asked for at `path`, did, or why it was refused.
-///
-/// # Errors
-/// When the configuration is not valid (exit code 2), or it cannot be put in force (1).
-pub fn changed(
-    (status, answer): (u16, Value),
-    path: &str,
-    what: &str,
-    output: Output,
-) -> Result<(), Failure> {
-    if status == 200 {
-        shown(&answer, path, output);
-        return Ok(());
-    }
-
-    let problems = answer.get("problems").and_then(Value::as_array);
-    let Some(problems) = problems.filter(|_| matches!(status, 409 | 422)) else {
-        return Err(Failure::failed(admin::refusal(path, status, &answer)));
-    };
-
-    // What cannot be bound now may be free a moment later, with the same file.
-    let failure = match status {
-        409 => Failure::failed(format!(
-            "the {what} is valid, but some of its addresses cannot be bound now"
-        )),
-        _ => Failure::invalid(format!("the {what} is not valid")),
-    };
-
-    if output.json {
-        output.value(&answer);
-        return Err(Failure::told(failure.code));
-    }
-
-    problems
-        .iter()
-        .for_each(|problem| output.line(line(problem)));
-    Err(failure.remedy("the configuration in force stays"))
+/// The node's answer to a change of its configuration.
+pub struct ChangeAnswer {
+    /// The path that was called.
+    pub path: &'static str,
+    /// The new configuration, as messages name it.
+    pub subject: &'static str,
+    /// The status of the answer.
+    pub status: u16,
+    /// A report, or the problems.
+    pub body: Value,
 }
 
-fn shown(answer: &Value, path: &str, output: Output) {
-    if output.json {
-        output.value(answer);
-        return;
+impl ChangeAnswer {
+    /// Prints the changes, or the reasons of a refusal.
+    ///
+    /// # Errors
+    /// When the configuration is not valid (exit code 2), or it cannot be put in force (1).
+    pub fn show(&self, output: Output) -> Result<(), Failure> {
+        let Self { path, subject, .. } = self;
+        if self.status == 200 {
+            self.show_report(output);
+            return Ok(());
+        }
+
+        let problems = self.body.get("problems").and_then(Value::as_array);
+        let Some(problems) = problems.filter(|_| matches!(self.status, 409 | 422)) else {
+            let refusal = admin::refusal(path, self.status, &self.body);
+            return Err(Failure::failed(refusal));
+        };
+
+        // An address that cannot be bound now may be free a moment later, with the same file.
+        let failure = match self.status {
+            409 => Failure::failed(format!(
+                "the {subject} is valid, but some of its addresses cannot be bound now"
+            )),
+            _ => Failure::invalid(format!("the {subject} is not valid")),
+        };
+
+        if output.json {
+            output.value(&self.body);
+            return Err(Failure::told(failure.code));
+        }
+
+        problems
+            .iter()
+            .for_each(|problem| output.line(line(problem)));
+        Err(failure.remedy("the configuration in force stays"))
     }
 
-    output.line(match path {
-        "/reload" => "reloaded",
-        _ => "rolled back",
-    });
-    let parts = answer.as_object().into_iter().flatten();
-    for (name, value) in parts.filter(|(name, _)| *name != UNCONFIRMED) {
-        let words = words(value);
-        if !words.is_empty() {
-            output.line(format_args!("  {}: {words}", name.replace('_', " ")));
+    fn show_report(&self, output: Output) {
+        if output.json {
+            output.value(&self.body);
+            return;
+        }
+
+        output.line(match self.path {
+            "/reload" => "reloaded",
+            _ => "rolled back",
+        });
+        let parts = self.body.as_object().into_iter().flatten();
+        for (name, value) in parts.filter(|(name, _)| *name != UNCONFIRMED) {
+            let words = words(value);
+            if !words.is_empty() {
+                output.line(format_args!("  {}: {words}", name.replace('_', " ")));
+            }
+        }
+
+        if let Some(unconfirmed) = self.body.get(UNCONFIRMED) {
+            output.line(format_args!("unconfirmed: {}", condition(unconfirmed)));
         }
     }
-
-    if let Some(unconfirmed) = answer.get(UNCONFIRMED) {
-        output.line(format_args!("unconfirmed: {}", condition(unconfirmed)));
-    }
 }
 
-/// What becomes of a configuration that is not confirmed, in one line.
+/// The fate of an unconfirmed configuration, in one line.
 pub fn condition(unconfirmed: &Value) -> String {
     let left = unconfirmed["left_seconds"].as_u64().unwrap_or_default();
     let otherwise = match unconfirmed["returns_to"].as_u64() {
@@ -149,7 +166,7 @@ pub fn summary(report: &ReloadReport) -> String {
         .replacen("revision: ", "revision ", 1)
 }
 
-/// A value of the report; nothing for what is empty.
+/// A value of the report; empty for an empty one.
 fn words(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

@@ -3,6 +3,7 @@
 use clap::Args;
 use http::Method;
 
+use super::reload::ChangeAnswer;
 use crate::admin::{self, Named};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -25,12 +26,13 @@ pub async fn run(rollback: &Rollback, output: Output) -> Result<(), Failure> {
         return Err(Failure::failed(reason));
     }
 
-    super::reload::changed(
-        (status, answer),
-        "/rollback",
-        "earlier configuration",
-        output,
-    )?;
+    let answer = ChangeAnswer {
+        path: "/rollback",
+        subject: "earlier configuration",
+        status,
+        body: answer,
+    };
+    answer.show(output)?;
 
     if !output.json {
         output.line("the file still says otherwise: mend it before the next reload or restart");

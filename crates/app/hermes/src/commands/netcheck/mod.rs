@@ -9,6 +9,7 @@ use std::net::{SocketAddr, SocketAddrV6};
 use std::path::Path;
 use std::time::Duration;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use hermes_config::model::{EndpointAddress, HostPort, zone_index};
 use hermes_net::machine::{Feature, Missing};
@@ -31,45 +32,38 @@ pub struct Netcheck {
     require: Vec<Requirement>,
 }
 
-/// What can be required.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// A requirement of `--require`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Requirement {
-    Tun,
-    TunOffload,
-    Netlink,
-    NetlinkChange,
-    Masquerade,
-    Mark,
-    Cgroups,
-    Echo,
-    Tproxy,
-    Udp,
-    Http3,
-    Gso,
-    Gro,
-    Ktls,
+    Feature(Feature),
     /// QUIC, or at least TCP, reaches every server.
     Path,
 }
 
 impl Requirement {
-    fn of(feature: Feature) -> Self {
-        match feature {
-            Feature::Tun => Self::Tun,
-            Feature::TunOffload => Self::TunOffload,
-            Feature::Netlink => Self::Netlink,
-            Feature::NetlinkChange => Self::NetlinkChange,
-            Feature::Masquerade => Self::Masquerade,
-            Feature::Mark => Self::Mark,
-            Feature::Cgroups => Self::Cgroups,
-            Feature::Echo => Self::Echo,
-            Feature::Tproxy => Self::Tproxy,
-            Feature::Udp => Self::Udp,
-            Feature::Http3 => Self::Http3,
-            Feature::Gso => Self::Gso,
-            Feature::Gro => Self::Gro,
-            Feature::Ktls => Self::Ktls,
+    const ALL: [Self; Feature::ALL.len() + 1] = {
+        let mut all = [Self::Path; Feature::ALL.len() + 1];
+        let mut at = 0;
+        while at < Feature::ALL.len() {
+            all[at] = Self::Feature(Feature::ALL[at]);
+            at += 1;
         }
+        all
+    };
+}
+
+impl ValueEnum for Requirement {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Feature(feature) => PossibleValue::new(words(*feature).0),
+            Self::Path => {
+                PossibleValue::new("path").help("QUIC, or at least TCP, reaches every server")
+            }
+        })
     }
 }
 
@@ -159,7 +153,7 @@ pub async fn run(netcheck: &Netcheck, output: Output) -> Result<(), Failure> {
 
 fn meets(required: &[Requirement], features: &[FeatureFinding], paths: &[PathFinding]) -> bool {
     let lacks = features.iter().any(|finding| {
-        finding.outcome.is_err() && required.contains(&Requirement::of(finding.feature))
+        finding.outcome.is_err() && required.contains(&Requirement::Feature(finding.feature))
     });
     let unreached = required.contains(&Requirement::Path) && !paths.iter().all(PathFinding::works);
     !lacks && !unreached
@@ -377,11 +371,15 @@ mod tests {
         let features = [lacking(Feature::Ktls)];
         assert!(meets(&[], &features, &[]));
         assert!(meets(
-            &[Requirement::Tun, Requirement::Path],
+            &[Requirement::Feature(Feature::Tun), Requirement::Path],
             &features,
             &[]
         ));
-        assert!(!meets(&[Requirement::Ktls], &features, &[]));
+        assert!(!meets(
+            &[Requirement::Feature(Feature::Ktls)],
+            &features,
+            &[]
+        ));
 
         let unknown = PathFinding {
             server: "nowhere:1".to_owned(),
@@ -395,7 +393,7 @@ mod tests {
     fn every_feature_can_be_required_by_its_name() {
         for feature in Feature::ALL {
             let required = Requirement::from_str(words(feature).0, false).unwrap();
-            assert_eq!(required, Requirement::of(feature));
+            assert_eq!(required, Requirement::Feature(feature));
         }
     }
 
