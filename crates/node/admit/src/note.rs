@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hermes_config::{child, element};
 use hermes_http::RequestHead;
 use hermes_net::StreamInfo;
+use hermes_observe::{POLICY_CHANGED, is_end_elsewhere};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
 use hermes_proto::proxy_status::ReportedFailure;
@@ -16,20 +17,6 @@ use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
 use crate::worker::Shared;
 
-/// How tunnels end that the rules do not allow any more.
-const CHANGED: &str = "policy_changed";
-
-/// How exchanges end for which no one is to blame, or as one of the far ends chose.
-const ENDED_THERE: [&str; 7] = [
-    "done",
-    "abandoned",
-    "responded",
-    "redirected",
-    "client_closed",
-    "client_reset",
-    "target_reset",
-];
-
 /// Remembers a refusal of an exchange on its route, which may have been forwarded already.
 pub fn routed_refusal(routed: &Routed, arrival: Option<&Arrival>, refusal: &Refusal) -> RefusalId {
     let head = arrival.map(Arrival::head);
@@ -39,14 +26,11 @@ pub fn routed_refusal(routed: &Routed, arrival: Option<&Arrival>, refusal: &Refu
 
 /// Remembers that an exchange ended for a reason of this node's after it was answered; any other end is no refusal.
 pub fn end(routed: &Routed, reason: &str) {
-    // Nearly all of them; and a later proxy may have refused it, which is known then.
-    if reason == "done" || routed.exchange.is_refused() {
+    // A later proxy may have refused it, which is known then.
+    if is_end_elsewhere(reason) || routed.exchange.is_refused() {
         return;
     }
     let word = reason.split(':').next().unwrap_or_default();
-    if ENDED_THERE.contains(&word) {
-        return;
-    }
 
     let cause = Cause {
         at: key_of(routed, word).map(|key| (Phase::Forward, key)),
@@ -54,7 +38,7 @@ pub fn end(routed: &Routed, reason: &str) {
         status: None,
     };
     // The decision that ended it may have been told of.
-    let named = routed.exchange.denial().filter(|_| word == CHANGED);
+    let named = routed.exchange.denial().filter(|_| word == POLICY_CHANGED);
     remember(routed, None, cause, named);
 }
 
@@ -63,7 +47,7 @@ fn key_of(routed: &Routed, word: &str) -> Option<String> {
     let route = element("routes", routed.route.index);
     let listener = child("listeners", &routed.listener.name);
     match word {
-        CHANGED => Some(route),
+        POLICY_CHANGED => Some(route),
         "idle" => Some(child(&route, "timeouts")),
         "slow" | "evicted" => Some(child(&listener, "limits")),
         "memory" => Some("memory".to_owned()),

@@ -75,7 +75,7 @@ pub use periodic::Periodic;
 pub use plug_gauges::{GaugeFamily, LabelledGauge};
 pub use policies::PolicyTally;
 pub use post::Destination;
-pub use reason::{CLIENT_CLOSED, class_of};
+pub use reason::{CLIENT_CLOSED, POLICY_CHANGED, class_of, is_end_elsewhere};
 pub use renewals::RenewalView;
 pub use span::Span;
 pub use telemetry::{Telemetry, VIEW_LIMIT};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hermes_config::model::FieldPattern;
 use hermes_http::{AnswerFields, ResponseHead};
-use hermes_plug::{Changes, Decision, Denial};
+use hermes_plug::{Changes, Decision, Denial, Outcome, Verdict};
 use hermes_proto::fields::names::CACHE_CONTROL;
 use hermes_proto::fields::{FieldValue, Fields};
 use hermes_proto::hop;
@@ -31,6 +31,26 @@ pub struct Answer {
     pub reason: String,
     /// How long that counts; `None` where the server does not say.
     pub(super) lasts: Option<Duration>,
+}
+
+impl Answer {
+    /// The verdict, for which the filter took so long. It lasts as long as the answer says, or until the filter asks anew.
+    pub(super) fn verdict(self, took: Option<Duration>, recheck: Option<Duration>) -> Verdict {
+        let outcome = match &self.decision {
+            Decision::Allow(_) => Outcome::Allowed,
+            Decision::Deny(_) => Outcome::Denied,
+        };
+
+        Verdict {
+            decision: self.decision,
+            reason: self.reason,
+            outcome,
+            took,
+            lasts: self.lasts.or(recheck),
+            // Grace is for tunnels without a decision: this is one.
+            grace: Duration::ZERO,
+        }
+    }
 }
 
 /// An answer; an error is one that decides nothing.

@@ -166,7 +166,7 @@ impl External {
             .zip(key.as_deref())
             .and_then(|(memory, key)| memory.find(key));
         if let Some(answered) = known {
-            return self.decided(answered, None);
+            return answered.verdict(None, self.recheck);
         }
 
         let began = Instant::now();
@@ -178,7 +178,7 @@ impl External {
                 if let (Some(memory), Some(key)) = (&self.memory, key) {
                     memory.keep(key, &answered);
                 }
-                self.decided(answered, took)
+                answered.verdict(took, self.recheck)
             }
             Err(undecided) => self.failed(undecided, took),
         }
@@ -239,27 +239,6 @@ impl External {
             took,
             lasts: self.recheck,
             grace,
-        }
-    }
-
-    fn decided(&self, answer: Answer, took: Option<Duration>) -> Verdict {
-        let Answer {
-            decision,
-            reason,
-            lasts,
-        } = answer;
-        let outcome = match &decision {
-            Decision::Allow(_) => Outcome::Allowed,
-            Decision::Deny(_) => Outcome::Denied,
-        };
-
-        Verdict {
-            decision,
-            reason,
-            outcome,
-            took,
-            lasts: lasts.or(self.recheck),
-            grace: Duration::ZERO,
         }
     }
 }

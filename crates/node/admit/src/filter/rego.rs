@@ -22,7 +22,7 @@ use http::StatusCode;
 use serde_json::Value;
 use tokio::time::timeout_at;
 
-use super::answer::{self, Answer, Answered, Others, Owned};
+use super::answer::{self, Answered, Others, Owned};
 use super::envoy;
 use super::external::{CONCURRENCY, GRACE, TIMEOUT};
 use super::question::known;
@@ -150,7 +150,7 @@ impl RegoFilter {
         let began = Instant::now();
         let answered = self.ask(subject).await;
         let verdict = match answered {
-            Ok(answer) => self.decided(answer),
+            Ok(answer) => answer.verdict(None, self.recheck),
             Err(undecided) => self.refused(undecided.reason),
         };
         Verdict {
@@ -192,27 +192,6 @@ impl RegoFilter {
             .map_err(|NoTurn| Failure::Crowded)?;
         let left = until.saturating_duration_since(tokio::time::Instant::now());
         self.evaluator.ask_on_thread(question, left).await
-    }
-
-    fn decided(&self, answer: Answer) -> Verdict {
-        let Answer {
-            decision,
-            reason,
-            lasts,
-        } = answer;
-        let outcome = match &decision {
-            Decision::Allow(_) => Outcome::Allowed,
-            Decision::Deny(_) => Outcome::Denied,
-        };
-
-        Verdict {
-            decision,
-            reason,
-            outcome,
-            took: None,
-            lasts: lasts.or(self.recheck),
-            grace: Duration::ZERO,
-        }
     }
 
     /// No decision: whatever the client wrote may be why, so it never goes on.
