@@ -66,10 +66,10 @@ impl Which {
     }
 }
 
-/// An answer, or a part of one, as what it says.
+/// An answer of the node, or a part of one, as its type.
 ///
 /// # Errors
-/// When it is none: the node is of another version.
+/// When the answer has another form: the node is of another version.
 pub fn typed<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
     serde_json::from_value(answer)
         .map_err(|error| Failure::failed(format!("the node's answer cannot be read: {error}")))
@@ -120,7 +120,7 @@ fn only(mut found: Vec<PathBuf>, folder: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Asks the node at `socket`; answers with the status and what it said, as JSON (text becomes a JSON string).
+/// Asks the node at `socket`; returns the status and the content as JSON (text becomes a JSON string).
 ///
 /// # Errors
 /// When the node cannot be reached.

@@ -3,7 +3,7 @@
 /// Space before each column.
 const GAP: usize = 2;
 
-/// What is left of a text at least, where it has to be cut.
+/// The shortest rest of a text that has to be cut.
 const LEAST: usize = 8;
 
 /// How a column stands.

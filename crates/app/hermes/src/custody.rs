@@ -7,7 +7,7 @@ use hermes_plug::Plugs;
 use crate::failure::Failure;
 use crate::key_file;
 
-/// Bytes of what is in custody on disk, where nothing is configured.
+/// Bytes in custody on disk by default.
 #[doc(alias("bound", "spool.limit"))]
 const SPOOL: u64 = 1024 * 1024 * 1024;
 

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked, and the exit code that says so.
+//! The failure of a command: its reason, its remedy, and its exit code.
 
 use hermes_config::{Problem, Problems};
 use serde_json::{Value, json};
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 pub struct Failure {
     /// Exit code: 1 failed, 2 invalid, 3 unreachable; of `exec` also others.
     pub code: u8,
-    /// What went wrong; empty when the command has already said it.
+    /// The reason; empty when the command has already printed it.
     pub reason: String,
-    /// What would mend it.
+    /// The remedy.
     pub remedy: Option<String>,
-    /// What is wrong with a configuration, each with its place.
+    /// The problems of a configuration, each with its place.
     pub problems: Vec<Problem>,
 }
 
@@ -31,7 +31,7 @@ impl Failure {
         Self::new(1, reason)
     }
 
-    /// What was asked cannot be meant.
+    /// The arguments make no sense together.
     pub fn invalid(reason: impl Into<String>) -> Self {
         Self::new(2, reason)
     }
@@ -51,7 +51,7 @@ impl Failure {
         Self::new(code, "")
     }
 
-    /// Adds what would mend it.
+    /// Adds a remedy.
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self

@@ -17,7 +17,7 @@ use rustix::net::{
 #[doc(alias = "bound")]
 const WAITING: i32 = 4;
 
-/// The sockets of the process that offers them at `file`; none where there is no such process.
+/// The sockets that a process offers at `file`; empty when no process does.
 ///
 /// # Errors
 /// That process gives them to no one, or not to this user.

@@ -1,4 +1,4 @@
-//! The log: lines on standard error or in a file, whose filter can be changed while the node runs. A thread of its own writes them:
+//! The log: lines on standard error or in a file, with a filter that can be changed while the node runs. A thread of its own writes them:
 //! a terminal that is stopped, or a pipe that no one reads, stops nothing else.
 
 use std::backtrace::Backtrace;
@@ -20,10 +20,10 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 use crate::log_shares::LogShares;
 use crate::output::safe;
 
-/// Filter of a node whose file names none.
+/// Filter of a node without one in its file.
 pub const DEFAULT: &str = "info";
 
-/// Changes what is logged.
+/// Changes the filter.
 #[derive(Debug, Clone)]
 pub struct Logging {
     handle: reload::Handle<EnvFilter, Registry>,
@@ -133,7 +133,7 @@ impl Logging {
         })
     }
 
-    /// Starts what writes to standard error, and to the file, if there is one.
+    /// Starts the writers to standard error and to the file, if there is one.
     fn threads(file: Option<AppendedFile>) -> io::Result<(Lines, Lines)> {
         let errors = Lines(Background::start("hermes-errors", LineSink::Errors)?);
         let lines = match file {
@@ -145,13 +145,13 @@ impl Logging {
 
     /// Says something on standard error, wherever the log goes.
     pub fn note(&self, text: impl std::fmt::Display) {
-        // What writes it waits for no one, and so does this.
+        // Lines are handed to the writer without waiting, and so is this message.
         let _ = writeln!(self.errors.clone(), "{text}");
     }
 
-    /// Waits a moment until what was logged so far is written.
+    /// Waits a moment until all lines so far are written.
     pub fn flush(&self) {
-        // What takes it may stand still: it is lost then.
+        // The reader of standard error may stand still: the lines are lost then.
         let _ = self.lines.0.flush(LAST_LINES) && self.errors.0.flush(LAST_LINES);
     }
 }
@@ -230,7 +230,7 @@ fn without_frames(filter: &str) -> String {
     }
     let own = log_filter::PARTS.map(|part| format!("{part}=debug"));
 
-    // What stands later is what counts.
+    // A later directive overrides an earlier one.
     let given = filter
         .split(',')
         .filter(|directive| !is_debug(directive))

@@ -1,6 +1,6 @@
 //! The `hermes` program: one binary, one file a subcommand.
 //!
-//! What it is: the command line around the data plane, and the demo. What it is not: nothing here decides about
+//! It is the command line around the data plane, and the demo. Nothing here decides about
 //! traffic; that is `hermes-node` and the crates below it.
 //!
 //! Specifications: none of its own; exit codes are in `hermes --help`.
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     let outcome = passed(cli.command.as_ref()).and_then(|passed| {
         let runtime = runtime()?;
         let outcome = runtime.block_on(dispatch(cli.command, output, passed));
-        // Nothing waits for what may stand still on another thread, such as a reload.
+        // Ends without waiting for other threads: one may stand still, such as a reload.
         runtime.shutdown_background();
         outcome
     });
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the command line, as an object where one was asked for; or shows the help that was asked for.
+/// Prints the mistake in the command line, as JSON with `--json`; or the help that was asked for.
 fn misused(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
     if !error.use_stderr() || !wants_json {
@@ -89,7 +89,7 @@ fn misused(error: &clap::Error) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
-/// Says why a node has ended. What takes its words may stand still, and must not keep it from ending.
+/// Prints why a node has ended. A reader that stands still must not keep it from ending.
 fn last_words(output: Output, failure: Failure) {
     let (done, heard) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {

@@ -119,12 +119,12 @@ pub fn terminal_size() -> (usize, usize) {
     })
 }
 
-/// Writes one line to standard error: what happens, as opposed to what was asked for.
+/// Writes one line to standard error: progress, as opposed to the result.
 pub fn note(text: impl Display) {
     drop(writeln!(io::stderr().lock(), "{}", safe(&text.to_string())));
 }
 
-/// What of a text goes to a terminal. Much of it was chosen by clients; only sequences that this program writes itself keep their
+/// The part of a text that goes to a terminal. Much of it was chosen by clients; only sequences that this program writes itself keep their
 /// ESC, all of which leave the terminal as it was, or are undone.
 pub fn safe(text: &str) -> Cow<'_, str> {
     const ESC: char = '\x1b';
@@ -149,7 +149,7 @@ fn is_layout(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\t')
 }
 
-/// What follows ESC: colours and their end, the cursor's home, clearing, and the other screen with and without a cursor.
+/// Sequences after ESC: colours and their end, the cursor's home, clearing, and the other screen with and without a cursor.
 fn is_own(sequence: &str) -> bool {
     let colour = |numbers: &str| {
         numbers

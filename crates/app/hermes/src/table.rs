@@ -28,7 +28,7 @@ pub fn fitted(header: &[String], rows: &[Vec<String>], width: Option<usize>) -> 
     }
 }
 
-/// What stands where nothing is known.
+/// The cell of an unknown value.
 pub const NOTHING: &str = "-";
 
 fn paragraphs(header: &[String], rows: &[Vec<String>], width: usize) -> String {
@@ -68,7 +68,7 @@ pub fn bytes(count: u64) -> String {
         return format!("{count} B");
     }
 
-    // Three figures are shown, so what a float cannot hold is not missed.
+    // Only three digits are shown, so a float is exact enough.
     let mut size = count as f64 / 1024.0;
     let mut unit = 0;
     while size >= 1000.0 && unit + 1 < UNITS.len() {

@@ -10,7 +10,7 @@ use rcgen::{KeyPair, PublicKeyData as _};
 
 use crate::pki::Issued;
 
-/// Loads a page until its scripts and timers have ended, and gives what the document is then.
+/// Loads a page until its scripts and timers have ended, and returns the document.
 ///
 /// The certificate is taken for good, though no one in the world knows its authority. `force` names an origin, as HOST:PORT,
 /// that is asked over HTTP/3 from the first request on. Of its host alone, whatever the port, Chromium uses HTTP/3 with
@@ -49,7 +49,7 @@ pub fn load(url: &str, certificate: &Issued, force: &str) -> String {
     document
 }
 
-/// Loads a page over TCP, by a command that runs Chromium somewhere else; gives what the document is once its scripts have ended.
+/// Loads a page over TCP, by a command that runs Chromium somewhere else; returns the document once its scripts have ended.
 ///
 /// # Panics
 /// When Chromium cannot be run, or fails.

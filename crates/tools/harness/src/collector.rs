@@ -1,4 +1,4 @@
-//! Servers in Python that are told what nodes see: an OTLP collector with OpenTelemetry's own definitions, which `HERMES_PYTHON` has,
+//! Servers in Python for the telemetry of nodes: an OTLP collector with OpenTelemetry's own definitions, which `HERMES_PYTHON` has,
 //! and a service that takes decisions.
 
 use std::io::{BufRead, BufReader, Write};
@@ -26,7 +26,7 @@ impl Collector {
         Self::run(include_str!("collector.py"))
     }
 
-    /// Starts a service for decisions. It takes what comes to `/logs`; `/wrong` answers 404, `/slow` never, and `/later` answers 503
+    /// Starts a service for decisions. It takes posts to `/logs`; `/wrong` answers 404, `/slow` never, and `/later` answers 503
     /// once.
     ///
     /// # Panics
@@ -72,7 +72,7 @@ impl Collector {
         self.said.lock().clone()
     }
 
-    /// What it was sent at `path`, as it read it.
+    /// The messages to `path`, as it read them.
     ///
     /// # Panics
     /// When it could not read something.

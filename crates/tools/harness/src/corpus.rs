@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What becomes of a case at Hermes.
+/// The outcome of a case at Hermes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It is answered with an error, and nothing of it goes on.
@@ -19,9 +19,9 @@ pub enum Verdict {
 pub struct Case {
     /// Its file, as `refused/cl-te.http`.
     pub name: String,
-    /// What is sent, byte for byte.
+    /// The bytes to send.
     pub bytes: Vec<u8>,
-    /// What becomes of it.
+    /// The expected outcome.
     pub verdict: Verdict,
     /// Whether it is HTTP/2.
     pub h2: bool,
@@ -30,7 +30,7 @@ pub struct Case {
 /// All cases, in the order of their names.
 ///
 /// # Panics
-/// When the folder is not what it should be.
+/// When the folder cannot be read.
 pub fn smuggling() -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus/smuggling");
     let verdicts = [

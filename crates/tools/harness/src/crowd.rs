@@ -1,4 +1,4 @@
-//! Many tunnels over one link: what one costs the others.
+//! Many tunnels over one link, and the cost of one for the others.
 
 use std::collections::BTreeSet;
 use std::fs;

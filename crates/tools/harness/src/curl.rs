@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::head::Head;
 
-/// What curl got.
+/// A response as curl saw it.
 #[derive(Debug, Clone)]
 pub struct Output {
     /// curl's exit code: 0 when it got a response.
@@ -24,7 +24,7 @@ pub struct Output {
     pub connects: usize,
     /// Status of the proxy's answer to CONNECT; 0 if there was none.
     pub connect_status: u16,
-    /// What curl complained about.
+    /// Standard error of curl.
     pub stderr: String,
 }
 
@@ -37,7 +37,7 @@ impl Output {
     /// The content as JSON.
     ///
     /// # Panics
-    /// When it is none.
+    /// When the content is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }

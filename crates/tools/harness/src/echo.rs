@@ -1,4 +1,4 @@
-//! `hermes echo`: servers that show what they got.
+//! `hermes echo`: servers that show their requests.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

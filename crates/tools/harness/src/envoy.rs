@@ -1,6 +1,6 @@
 //! Envoy as a peer: a process on a bootstrap of its own.
 //!
-//! What a bootstrap is made of is in [`bootstrap`], and of HTTP/3 in [`http3`].
+//! The parts of a bootstrap are in [`bootstrap`], those of HTTP/3 in [`http3`].
 
 pub mod bootstrap;
 pub mod http3;
@@ -38,7 +38,7 @@ impl Envoy {
         Self::start_file(name, "envoy.json", &format!("{bootstrap:#}"))
     }
 
-    /// Starts Envoy with a bootstrap as a user has it, whose file ends with `.yaml` or `.json`. Its `admin` should ask for port 0.
+    /// Starts Envoy with a user's bootstrap, a file that ends with `.yaml` or `.json`. Its `admin` should ask for port 0.
     ///
     /// # Panics
     /// As [`Self::start`].
@@ -115,7 +115,7 @@ impl Envoy {
         format!("http://{}", self.address(listener))
     }
 
-    /// What it has written down of itself.
+    /// Its log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! HTTP/2 frames as bytes, for what no HTTP library sends (RFC 9113, 4.1 and 6).
+//! HTTP/2 frames as bytes, to send frames that no HTTP library sends (RFC 9113, 4.1 and 6).
 
 /// Frame types.
 pub const DATA: u8 = 0x0;
@@ -25,7 +25,7 @@ pub const END_HEADERS: u8 = 0x4;
 /// The error that a flood is answered with (RFC 9113, 7).
 pub const ENHANCE_YOUR_CALM: u32 = 0xb;
 
-/// What a client sends first: the preface and empty SETTINGS.
+/// The first bytes of a client: the preface and empty SETTINGS.
 pub const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 /// One frame.

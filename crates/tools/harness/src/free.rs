@@ -5,20 +5,20 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Loopback, but not where clients' own ports are: none of those can take one of these while nothing listens there.
+/// Loopback addresses that clients do not use: no client's port can take one of these while nothing listens there.
 const APART: Ipv4Addr = Ipv4Addr::new(127, 9, 8, 7);
-/// Below what systems give to clients, so that a socket on every address does not take one either.
+/// Below the range of ephemeral ports, so that a socket on every address does not take one either.
 const PORTS: Range<u16> = 10_000..32_000;
 /// More than enough for a range of which little is used.
 const TRIES: usize = 1000;
 
-/// What this process has chosen: a port that was let go could be chosen again before it is bound.
+/// Ports that this process has chosen: a released port could be chosen again before it is bound.
 static CHOSEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
 
 /// A TCP address.
 ///
 /// # Panics
-/// When the system has none.
+/// When the system has no free port.
 pub fn tcp() -> SocketAddr {
     chosen(|address| TcpListener::bind(address).is_ok())
 }
@@ -26,7 +26,7 @@ pub fn tcp() -> SocketAddr {
 /// A UDP address.
 ///
 /// # Panics
-/// When the system has none.
+/// When the system has no free port.
 pub fn udp() -> SocketAddr {
     chosen(|address| UdpSocket::bind(address).is_ok())
 }

@@ -14,7 +14,7 @@ use crate::runtime;
 /// Longest datagram.
 const ROOM: usize = 65_536;
 
-/// A gate; dropping it cuts what goes through.
+/// A gate; dropping it cuts its connections.
 #[derive(Debug)]
 pub struct Gate {
     address: SocketAddr,
@@ -22,7 +22,7 @@ pub struct Gate {
     tasks: [AbortHandle; 2],
 }
 
-/// What becomes of datagrams.
+/// The fate of datagrams.
 #[derive(Debug)]
 struct Udp {
     open: AtomicBool,
@@ -32,7 +32,7 @@ struct Udp {
     moves: AtomicUsize,
     /// How much later than they came the datagrams of the node go on to a client.
     answer_delay: Mutex<Duration>,
-    /// What clients sent first, [`KEPT`] datagrams of all at most.
+    /// The first datagrams of clients, [`KEPT`] at most.
     sent: Mutex<Vec<(SocketAddr, Vec<u8>)>>,
 }
 
@@ -86,7 +86,7 @@ impl Gate {
         self.address
     }
 
-    /// What clients sent over UDP, each in its order.
+    /// The datagrams of clients, each client's in their order.
     ///
     /// # Panics
     /// Never.
@@ -99,7 +99,7 @@ impl Gate {
         self.udp.open.store(through, Ordering::Relaxed);
     }
 
-    /// Delays every datagram of the node by this, as a long path would: none before.
+    /// Delays every datagram of the node from now on, as a long path would.
     ///
     /// # Panics
     /// Never.
@@ -112,7 +112,7 @@ impl Gate {
         self.udp.time.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The clients so far have other addresses from now on, as the node sees them: what is under way to the old ones is lost.
+    /// Changes the addresses of all clients so far, as the node sees them: datagrams under way to the old ones are lost.
     pub fn move_udp(&self) {
         self.udp.moves.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! An HTTP/2 client that says exactly what a test wants, proxy form and extended CONNECT included.
+//! An HTTP/2 client that sends exactly the frames of a test, proxy form and extended CONNECT included.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -79,7 +79,7 @@ impl Client {
     /// The connection has ended.
     ///
     /// # Panics
-    /// When the URI is none.
+    /// When the URI is not valid.
     pub fn reset_at_once(&self, uri: &str) -> Result<(), h2::Error> {
         let request = Request::get(uri).body(()).unwrap();
         runtime::block_on(async {
@@ -139,7 +139,7 @@ impl Client {
     /// Sends this many requests at once, or fewer if the connection ends. Returns their statuses; 0 for those without an answer.
     ///
     /// # Panics
-    /// When the URI is none.
+    /// When the URI is not valid.
     pub fn statuses(&self, uri: &str, requests: usize) -> Vec<u16> {
         runtime::block_on(async {
             let mut begun = Vec::new();
@@ -162,7 +162,7 @@ impl Client {
         })
     }
 
-    /// Begins a request whose content is sent, or not, later.
+    /// Begins a request; its content is sent later, or never.
     ///
     /// # Panics
     /// When the connection has ended.
@@ -267,7 +267,7 @@ async fn whole(response: Response<RecvStream>) -> Result<Answer, h2::Error> {
     })
 }
 
-/// A request whose content is still to come.
+/// A request before the end of its content.
 #[derive(Debug)]
 pub struct Upload {
     sender: SendStream<Bytes>,

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Sends one request with these lines, pseudo-fields included, over a connection of its own. What came of it: `status`, `fields` and
+/// Sends one request with these lines, pseudo-fields included, over a connection of its own. The result has `status`, `fields` and
 /// `text`, or the code that the stream was `reset` with.
 ///
 /// # Panics

@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Debug)]
 pub struct Flood {
     process: Child,
-    /// What it said.
+    /// Its output.
     pub said: Value,
 }
 

@@ -14,7 +14,7 @@ use crate::eventually::eventually;
 /// Tries at a port that no one else takes between our look and HAProxy's.
 const TRIES: usize = 5;
 
-/// A running HAProxy. Dropping it ends the process; if the test has failed, what it said is shown.
+/// A running HAProxy. Dropping it ends the process; if the test has failed, its output is printed.
 #[derive(Debug)]
 pub struct Haproxy {
     folder: TempDir,
@@ -26,7 +26,7 @@ impl Haproxy {
     /// Starts HAProxy on this configuration, in which `ADDRESS` is where it listens, and waits until it does.
     ///
     /// # Panics
-    /// With what HAProxy says when it does not start.
+    /// With HAProxy's output, when it does not start.
     pub fn start(configuration: &str) -> Self {
         // In the foreground, as one process.
         Self::start_as("-db", configuration)
@@ -40,7 +40,7 @@ impl Haproxy {
         Self::start_as("-W", configuration)
     }
 
-    /// Has a new worker take over: the old one ends what it is doing and closes its connections.
+    /// Has a new worker take over: the old one ends its exchanges and closes its connections.
     ///
     /// # Panics
     /// When the old one does not end.

@@ -43,7 +43,7 @@ impl Head {
 /// A `Proxy-Status` without the name of the refusal, which is another one each time.
 ///
 /// # Panics
-/// It has none.
+/// When it names no refusal.
 pub fn unnamed(status: &str) -> &str {
     let (rest, name) = status
         .rsplit_once("; refusal=")

@@ -1,4 +1,4 @@
-//! Clients and servers over HTTP/2 and HTTP/3 whose protocols are not ours. `interop/README.md` says what they can do.
+//! Clients and servers over HTTP/2 and HTTP/3 with other implementations of both. `interop/README.md` lists their features.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ pub enum HttpPeer {
 }
 
 impl HttpPeer {
-    /// What it is called, e.g. `quic-go`.
+    /// Its name, e.g. `quic-go`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Aioquic => "aioquic",
@@ -55,7 +55,7 @@ impl HttpPeer {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Lets the client do one thing over a connection of its own; what came of it.
+    /// Lets the client do one thing over a connection of its own, and returns the result.
     ///
     /// # Panics
     /// When it fails.

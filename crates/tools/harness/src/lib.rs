@@ -1,8 +1,8 @@
 //! The harness of the integration tests: nodes as processes, origins, clients and certificates.
 //!
-//! What it is: what a test needs to start `hermes run` on a file of its own, put servers behind it
-//! and talk to it as a user would. What it is not: it links no crate of the product, so that a test
-//! sees only what an outsider sees; its capsule codec and its clients are independent.
+//! It has everything for a test to start `hermes run` on a file of its own, put servers behind it
+//! and talk to it as a user would. It links no crate of the product, so that a test
+//! sees no more than an outsider does; its capsule codec and its clients are independent.
 //!
 //! A test is plain blocking code. Servers live on one background runtime ([`runtime`]), nodes are processes that are
 //! ended by their own identifier when their [`Node`] is dropped, and waiting is done with [`eventually()`].

@@ -13,8 +13,8 @@ use crate::free::{tcp, udp};
 
 /// A running origin; dropping it ends the process.
 ///
-/// HTTP answers every GET, PUT and POST with the content that came, and writes method and `x-id` into a file before. TCP and
-/// UDP send back what they get.
+/// HTTP answers every GET, PUT and POST with the content of the request, and first writes method and `x-id` into a file. TCP and
+/// UDP echo.
 #[derive(Debug)]
 pub struct Mortal {
     folder: TempDir,

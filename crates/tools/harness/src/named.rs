@@ -10,11 +10,11 @@ const ASKED: usize = 100;
 /// How exchanges end by the doing of a far end; like the types of proxy errors, these words have an underscore.
 const THERE: [&str; 3] = ["client_closed", "client_reset", "target_reset"];
 
-/// Whether the node itself refused or ended what a record is of.
+/// Whether the node itself refused or ended the exchange of a record.
 fn is_refused(record: &Value) -> bool {
     let reason = record["reason"].as_str().unwrap_or_default();
     let word = reason.split(':').next().unwrap_or_default();
-    // A flow of IP is none: its tunnel is the exchange.
+    // A flow of IP is no exchange: its tunnel is.
     record["event"] == "end"
         && record["kind"] != "flow"
         && record["refused_by"].is_null()

@@ -67,7 +67,7 @@ impl Nginx {
         Self::start_as(Mode::Master, server, |_| {})
     }
 
-    /// Has a new worker take over: the old one ends what it is doing and closes its connections.
+    /// Has a new worker take over: the old one ends its exchanges and closes its connections.
     ///
     /// # Panics
     /// When no new worker comes.
@@ -123,7 +123,7 @@ impl Nginx {
         panic!("nginx found no free port in {TRIES} tries");
     }
 
-    /// Kills it (SIGKILL). Not for one with a master, whose worker would stay.
+    /// Kills it (SIGKILL). Not for one with a master process: its worker would stay.
     ///
     /// # Panics
     /// When it has ended already.
@@ -150,7 +150,7 @@ impl Nginx {
         self.address
     }
 
-    /// The folder whose files it serves.
+    /// The folder that it serves.
     pub fn root(&self) -> PathBuf {
         self.folder.path().join("www")
     }
@@ -158,7 +158,7 @@ impl Nginx {
     /// The requests that it has logged, in the order in which they ended.
     ///
     /// # Panics
-    /// When the log is not what the configuration asks for.
+    /// When a line of the log does not have the configured form.
     pub fn access(&self) -> Vec<Access> {
         let text = fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];

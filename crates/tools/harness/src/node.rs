@@ -228,7 +228,7 @@ impl Node {
         format!("http://{}", self.address(listener))
     }
 
-    /// What `GET /status` says.
+    /// The answer to `GET /status`.
     pub fn status(&self) -> Value {
         self.json("/status")
     }
@@ -241,7 +241,7 @@ impl Node {
             .unwrap_or_default()
     }
 
-    /// What `GET /metrics` says.
+    /// The answer to `GET /metrics`.
     pub fn metrics(&self) -> String {
         self.ask("GET", "/metrics", "").1
     }
@@ -293,7 +293,7 @@ impl Node {
         self.folder().join("access.json").is_file()
     }
 
-    /// Exchanges that have ended; none where the node does not answer any more, for then all is written.
+    /// Exchanges that have ended; empty once the node does not answer any more, as all is written then.
     fn ended(&self) -> u64 {
         let metrics = self
             .try_ask("GET", "/metrics", "")
@@ -307,7 +307,7 @@ impl Node {
             .sum()
     }
 
-    /// What it logged so far. A thread of its own writes that: it is waited for until nothing more comes.
+    /// Its log so far. A thread of the node writes it: this waits until no more lines come.
     pub fn log(&self) -> String {
         let read = || fs::read_to_string(self.folder().join("stderr")).unwrap_or_default();
         let mut length = None;
@@ -400,7 +400,7 @@ impl Node {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// The status and body of the administration's answer; `None` where it gives none.
+    /// The status and body of the administration's answer; `None` without an answer.
     pub fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
         let mut stream = UnixStream::connect(self.socket()).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).ok()?;

@@ -24,7 +24,7 @@ impl KeptSockets {
     /// A port of UDP.
     ///
     /// # Panics
-    /// When the system has none.
+    /// When the system has no free port.
     pub fn datagrams() -> Self {
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
         Self {
@@ -37,7 +37,7 @@ impl KeptSockets {
     /// A port of TCP.
     ///
     /// # Panics
-    /// When the system has none.
+    /// When the system has no free port.
     pub fn streams() -> Self {
         let streams = TcpListener::bind("127.0.0.1:0").unwrap();
         Self {
@@ -50,7 +50,7 @@ impl KeptSockets {
     /// A port of UDP and of TCP, as HTTP has it.
     ///
     /// # Panics
-    /// When the system has none.
+    /// When the system has no free port.
     pub fn both() -> Self {
         eventually("a free port of both", || {
             let streams = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -67,7 +67,7 @@ impl KeptSockets {
     /// A port that the first process binds, and gives to the next with all that it has open.
     ///
     /// # Panics
-    /// When the system has none.
+    /// When the system has no free port.
     pub fn handed_over() -> Self {
         let address = eventually("a free port of both", || {
             let address = free::udp();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// What a node has at most under the whole hostile suite, in bytes.
+/// The most memory of a node under the whole hostile suite, in bytes.
 pub const PROMISED: usize = 256 * 1024 * 1024;
 
 /// The most memory that the process has had so far, in bytes (proc(5), `VmHWM`); `None` when it has ended.

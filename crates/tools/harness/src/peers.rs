@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::eventually::eventually;
 
-/// A running peer. Dropping it ends the process; if the test has failed, what it said is shown.
+/// A running peer. Dropping it ends the process; if the test has failed, its output is printed.
 #[derive(Debug)]
 pub struct Peer {
     folder: TempDir,
@@ -76,7 +76,7 @@ impl Peer {
         self.address
     }
 
-    /// The requests that it logged so far, as `GET /path`; what it found to be no request is left out.
+    /// The requests that it logged so far, as `GET /path`; malformed ones are left out.
     pub fn requests(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.path().join("requests")).unwrap_or_default();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
@@ -88,7 +88,7 @@ impl Peer {
     }
 }
 
-/// Apache with these modules, and what `more` says of its folder at the end of its file.
+/// Apache with these modules, and the lines that `more` makes for its folder at the end of its file.
 fn apache(modules: &[&str], more: impl Fn(&Path) -> String) -> Peer {
     start("HERMES_APACHE2", "apache2", |folder, address| {
         let at = folder.display();

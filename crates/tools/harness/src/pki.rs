@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tempfile::TempDir;
 
-/// An authority, and a folder with what it has issued. Dropping it removes the folder.
+/// An authority, and a folder with its certificates. Dropping it removes the folder.
 #[derive(Debug)]
 pub struct Pki {
     folder: TempDir,

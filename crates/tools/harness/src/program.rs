@@ -54,7 +54,7 @@ pub fn command() -> Command {
     command
 }
 
-/// What a finished command said.
+/// The output of a finished command.
 #[derive(Debug)]
 pub struct Said {
     /// Exit code.

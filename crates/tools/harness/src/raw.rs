@@ -1,4 +1,4 @@
-//! Connections on which a test says exactly what it wants.
+//! Connections on which a test chooses every byte.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::eventually::PATIENCE;
 use crate::head::Head;
 
-/// A TCP connection with what was read ahead.
+/// A TCP connection, with the bytes that were read ahead.
 #[derive(Debug)]
 pub struct Raw {
     stream: TcpStream,
@@ -212,7 +212,7 @@ impl Raw {
         Ok(self.unread.drain(..bytes.len()).collect())
     }
 
-    /// Reads to the end: what came, and how it ended.
+    /// Reads to the end, and returns the bytes and the kind of end.
     ///
     /// # Panics
     /// When the end does not come.
@@ -228,7 +228,7 @@ impl Raw {
         (std::mem::take(&mut self.unread), end)
     }
 
-    /// Reads until `done` holds of what came, or the far end has no more.
+    /// Reads until `done` holds for the bytes so far, or the far end has no more.
     ///
     /// # Panics
     /// When neither happens.

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 use crate::eventually::PATIENCE;
 use crate::head::Head;
 
-/// A connection under TLS, with what was read ahead.
+/// A connection under TLS, with the bytes that were read ahead.
 #[derive(Debug)]
 pub struct Secured {
     stream: StreamOwned<ClientConnection, TcpStream>,

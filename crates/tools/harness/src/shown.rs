@@ -1,4 +1,4 @@
-//! What tests have shown with a peer: one line each in the folder that `HERMES_SHOWN` names, from which
+//! Results of tests with a peer: one line each in the folder that `HERMES_SHOWN` names, from which
 //! `cargo xtask matrix` makes the table in `docs/interop.md`.
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::HttpPeer;
 
-/// What the peer was.
+/// The role of the peer.
 #[derive(Debug, Clone, Copy)]
 pub enum Role {
     /// It sent to Hermes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::eventually::PATIENCE;
 
-/// What receiving says when nothing came.
+/// Errors of a receive call without a datagram.
 const NOTHING: [ErrorKind; 3] = [
     ErrorKind::WouldBlock,
     ErrorKind::TimedOut,

@@ -1,4 +1,4 @@
-//! Options that the commands share which measure and show.
+//! Options that all commands share.
 
 use std::fs;
 use std::io::Write;
@@ -24,10 +24,10 @@ pub struct RoundOptions {
     pub seed: u64,
 }
 
-/// What is measured, and where the results go.
+/// The measured build, and the files of results.
 #[derive(Debug, clap::Args)]
 pub struct OutputOptions {
-    /// Write the results to this file. What `overhead` and `hops` have there from earlier runs stays in it, and in the report.
+    /// Write the results to this file. Results of earlier runs of `overhead` and `hops` stay in it, and in the report.
     #[arg(long)]
     pub json: Option<PathBuf>,
     /// Write a page of documentation to this file; it shows the pictures if they are in the same folder.
@@ -38,7 +38,7 @@ pub struct OutputOptions {
     pub hermes: Option<PathBuf>,
 }
 
-/// How much is measured, on what, and where the results go.
+/// The rounds, the measured build, and the files of results.
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// How much is measured.
@@ -50,7 +50,7 @@ pub struct Options {
     /// Write pictures to this folder.
     #[arg(long)]
     pub svg: Option<PathBuf>,
-    /// Measure nothing: show what the file of `--json` has.
+    /// Measure nothing: show the results in the file of `--json`.
     #[arg(long, requires = "json")]
     pub show: bool,
 }

@@ -29,7 +29,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program`; what it prints goes to `NAME.log` in `folder`.
+    /// Starts `program`, whose output goes to `NAME.log` in `folder`.
     ///
     /// Must be called on the main thread: the kernel ends the program when the thread that started it ends.
     ///
@@ -118,7 +118,7 @@ impl Process {
         drop(self.child.wait());
     }
 
-    /// What it printed so far.
+    /// Its output so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }

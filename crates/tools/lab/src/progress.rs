@@ -1,4 +1,4 @@
-//! What is being measured, while it is.
+//! The measurement under way, on standard error.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Instant;

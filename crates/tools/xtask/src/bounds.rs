@@ -33,7 +33,7 @@ struct Bound {
     line: usize,
     name: String,
     value: String,
-    /// The first paragraph of its documentation: what is bounded, and why.
+    /// The first paragraph of its documentation: the bounded thing, and the reason.
     reason: String,
     /// The keys of the configuration that replace it.
     keys: Vec<String>,
@@ -51,7 +51,7 @@ pub fn run(tree: &Tree) -> Result<(), String> {
     fs::write(tree.root.join(PAGE), page).map_err(|error| format!("{PAGE}: {error}"))
 }
 
-/// Is the page what the code says?
+/// Does the page agree with the code?
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let (page, mut violations) = render(tree);
     if text(tree, PAGE) != page {
@@ -66,7 +66,7 @@ fn text<'a>(tree: &'a Tree, path: &str) -> &'a str {
     file.map_or("", |file| &file.text)
 }
 
-/// The page, and what is missing in the code.
+/// The page, and constants without documentation.
 fn render(tree: &Tree) -> (String, Vec<Violation>) {
     let configuration = pages(tree);
     let mut crates: BTreeMap<&str, Vec<(&File, Bound)>> = BTreeMap::new();
@@ -158,7 +158,7 @@ fn aliases(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// The constant whose attribute stands on this line.
+/// The constant of the attribute on this line.
 fn bound(lines: &[&str], at: usize, keys: Vec<String>) -> Option<Bound> {
     let of_item = |line: &&str| line.starts_with("///") || line.starts_with("#[");
     let start = at

@@ -13,6 +13,6 @@ pub struct Sized {
     pub unit: &'static str,
     /// How large it may be.
     pub budget: usize,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }

@@ -270,7 +270,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The module in which a path begins, and what follows.
+/// The module in which a path begins, and the rest of the path.
 fn base<'p>(from: &[String], path: &'p [String]) -> (Vec<String>, &'p [String]) {
     let mut at = from.to_vec();
     let mut rest = path;

@@ -1,4 +1,4 @@
-//! Every source file says at its top what it is.
+//! Every source file describes itself at its top.
 
 use crate::report::Violation;
 use crate::tree::{File, Tree};

@@ -18,7 +18,7 @@ impl Import {
         self.alias.as_ref().or(self.path.last())
     }
 
-    /// Does a parent only show what its child defines?
+    /// Does a parent only re-export items of its child?
     pub fn is_facade(&self) -> bool {
         let first = self.path.first().map_or("", String::as_str);
         self.public && !matches!(first, "crate" | "super")
@@ -34,7 +34,7 @@ pub fn of(code: &str, children: &[String]) -> Vec<Import> {
             continue;
         };
 
-        // `use<'a>` in a return type is none.
+        // `use<'a>` in a return type is no import.
         let tree = &code[at + "use".len()..at + length];
         if tree.starts_with(char::is_whitespace) {
             expand(&[], tree, is_public(&code[..at]), &mut imports);
@@ -53,7 +53,7 @@ fn begins_here(path: &[String], children: &[String]) -> bool {
     })
 }
 
-/// Is what stands before an item a visibility?
+/// Is the text before an item a visibility?
 fn is_public(before: &str) -> bool {
     let before = before.trim_end();
     let restricted = before
@@ -96,7 +96,7 @@ fn expand(prefix: &[String], tree: &str, public: bool, imports: &mut Vec<Import>
     }
 }
 
-/// The branches of a `use` tree: what stands between commas that are in no inner braces.
+/// The branches of a `use` tree: the texts between commas outside inner braces.
 fn branches(trees: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let split = trees.split(|char: char| {

@@ -72,7 +72,7 @@ const NOT_PURE: &[(&str, &str)] = &[(
     "a policy runs on threads of its own, within bounds of time",
 )];
 
-/// What a pure crate may not know, itself or through our own crates.
+/// Crates that a pure crate may not know, directly or through our own crates.
 const IMPURE: &[(&str, &str)] = &[
     ("tokio", "an async run time"),
     ("tokio-util", "an async run time"),
@@ -229,7 +229,7 @@ fn edge_violation(package: &Package<'_>, to: &str, known: &str) -> Violation {
     Violation::new(&package.manifest, 0, message)
 }
 
-/// Follows our own crates from `pure` and reports what brings in a run time, a clock or a random source.
+/// Follows our own crates from `pure` and reports dependencies on a run time, a clock or a random source.
 fn check_purity<'a>(
     pure: &Package<'_>,
     at: &Package<'a>,

@@ -1,8 +1,8 @@
 //! House rules that a machine checks. `cargo xtask tidy` prints every violation and fails if there is one;
-//! `deny` holds the dependency tree to its rules; `matrix` writes what tests have shown of peers into the documentation, and
-//! `bounds` the bounds of the code; `tuned` builds `hermes` by a profile of what nodes do.
+//! `deny` holds the dependency tree to its rules; `matrix` writes the results of tests with peers into the documentation, and
+//! `bounds` the bounds of the code; `tuned` builds `hermes` by a profile of running nodes.
 //!
-//! What it is not: a formatter or a linter. rustfmt and clippy look inside the code; this looks at the shape around it:
+//! It is neither a formatter nor a linter. rustfmt and clippy look inside the code; this looks at the shape around it:
 //! who may depend on whom, how long things are, which words and names stay out, what every file says of itself.
 //!
 //! Specifications: none but `CONTRIBUTING.md`. Begin reading in `words.rs`: a check as all are, with its tests.

@@ -1,4 +1,4 @@
-//! The table of peers in `docs/interop.md`, made from what tests have shown: `./test interop` makes them write it down, and
+//! The table of peers in `docs/interop.md`, made from the results of tests: `./test interop` makes them write it down, and
 //! holds the document to it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,10 +28,10 @@ const PAYLOADS: [&str; 12] = [
 /// Of a version that its distribution chooses: any other is as good.
 const UNPINNED: &str = "(Debian)";
 
-/// What is shown of a peer in a role, by its name, its role and its version.
+/// Results for a peer in a role, by its name, its role and its version.
 type Shown = BTreeMap<(String, String, String), BTreeSet<String>>;
 
-/// Writes the table of what stands in this folder into the document, or with `check` only compares them.
+/// Writes the table of the results in this folder into the document, or with `check` only compares the two.
 pub fn run(folder: &str, check: bool) -> Result<(), String> {
     let shown = read(Path::new(folder)).map_err(|error| format!("{folder}: {error}"))?;
     let table = render(&shown)?;
@@ -129,7 +129,7 @@ fn render(shown: &Shown) -> Result<String, String> {
     Ok(rows.iter().map(line).collect())
 }
 
-/// The table without what its distribution chooses, and without the width of columns, which hangs on it.
+/// The table without the versions that a distribution chooses, and without the width of columns, which depends on them.
 fn unpinned(table: &str) -> Vec<Vec<String>> {
     let cell = |cell: &str| {
         if cell.contains(UNPINNED) {

@@ -1,4 +1,4 @@
-//! What a check reports: a place, the rule, and what to do.
+//! The report of a check: a place, the rule, and the remedy.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct Violation {
     pub path: String,
     /// The line, 1-based; 0 when the whole file is meant.
     pub line: usize,
-    /// What is wrong, which rule says so, and the remedy.
+    /// The violation, the rule, and the remedy.
     pub message: String,
 }
 

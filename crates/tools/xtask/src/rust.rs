@@ -171,8 +171,8 @@ fn fields(body: &str) -> usize {
     count
 }
 
-/// How many things code says: words, numbers and signs. Literals count for nothing, so that data does not weigh more than what
-/// is done with it, and neither do white space and comments, so that air and reasons are free.
+/// How many things code says: words, numbers and signs. Literals count for nothing, so that data does not weigh more than the code that
+/// uses it, and neither do white space and comments, so that air and reasons are free.
 pub fn tokens(code: &str) -> usize {
     const PAIRS: [&str; 16] = [
         "::", "->", "=>", "==", "!=", "<=", ">=", "&&", "||", "..", "+=", "-=", "*=", "/=", "|=",
@@ -250,7 +250,7 @@ fn without_tests(code: &str) -> String {
     String::from_utf8_lossy(&production).into_owned()
 }
 
-/// The word that says what an item is, after its other attributes and its visibility.
+/// The keyword of an item, after its attributes and its visibility.
 fn item_keyword(text: &str) -> &str {
     let text = text.trim_start();
     let after = |close| text.split_once(close).map_or("", |(_, after)| after);
@@ -276,7 +276,7 @@ fn keep(text: &str, kinds: &[Kind], kind: Kind) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What each byte of a Rust text belongs to.
+/// The kind of each byte of a Rust text: code, comment or literal.
 fn kinds(text: &[u8]) -> Vec<Kind> {
     let mut kinds = vec![Kind::Code; text.len()];
     let mut at = 0;
@@ -290,7 +290,7 @@ fn kinds(text: &[u8]) -> Vec<Kind> {
     kinds
 }
 
-/// The kind and the end of what begins at `at`.
+/// The kind and the end of the piece that begins at `at`.
 fn token(text: &[u8], at: usize) -> (Kind, usize) {
     let rest = &text[at..];
     if rest.starts_with(b"//") {

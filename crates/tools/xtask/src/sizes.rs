@@ -17,7 +17,7 @@ const FILE_TOKENS: usize = 5_000;
 const FUNCTION_TOKENS: usize = 500;
 /// Fields of a struct.
 const FIELDS: usize = 12;
-/// What helps against most that is too large.
+/// The usual remedy for large code.
 const SPLIT: &str = "split it by phase or by concept";
 /// The exceptions, each with its ceiling and its reason.
 const ALLOW: &str = "crates/tools/xtask/allow.txt";
@@ -49,7 +49,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// What is over its budget in one file.
+/// The parts of one file that are over their budget.
 fn large(file: &File) -> Vec<Sized> {
     let Some(rust) = &file.rust else {
         return Vec::new();
@@ -88,7 +88,7 @@ fn large(file: &File) -> Vec<Sized> {
     sized
 }
 
-/// The entries of the allow-list, and what is wrong with its lines.
+/// The entries of the allow-list, and its malformed lines.
 fn parse(list: &str) -> (Vec<Allowed>, Vec<Violation>) {
     let mut allowed = Vec::new();
     let mut violations = Vec::new();

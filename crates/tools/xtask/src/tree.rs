@@ -88,7 +88,7 @@ fn metadata() -> Result<Value, String> {
     serde_json::from_slice(&output).map_err(|error| format!("cargo metadata is not JSON: {error}"))
 }
 
-/// Files in git's index, and new ones that are not ignored: what the next commit would hold.
+/// Files in git's index, and new ones that are not ignored: the content of the next commit.
 fn tracked(root: &Path) -> Result<Vec<String>, String> {
     let mut command = Command::new("git");
     command.current_dir(root).args([
@@ -117,10 +117,10 @@ fn read(root: &Path, path: &str) -> Result<Option<File>, String> {
         .map(|text| File::new(path, &text)))
 }
 
-/// Runs a command; what it wrote.
+/// Runs a command, and returns its output.
 ///
 /// # Errors
-/// A sentence, with what it wrote to standard error.
+/// A sentence, with the command's standard error.
 pub fn run(command: &mut Command) -> Result<Vec<u8>, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command

@@ -1,4 +1,4 @@
-//! The tuned build: `hermes` as `--profile dist` builds it, laid out by what nodes were seen to do.
+//! The tuned build: `hermes` as `--profile dist` builds it, laid out by a profile of running nodes.
 //!
 //! A first build counts which branches are taken. The lab has its nodes carry exchanges, tunnels, datagrams, IP packets and decisions, and
 //! the second build puts together what is needed often, and inlines it. A node is many small functions, of which an exchange takes a few
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use crate::say;
 
-/// What the nodes do while it is counted: words of the lab. What none of them does is laid out to be small, not fast.
+/// The load while nodes are profiled: words of the lab. Code outside this load is laid out to be small, not fast.
 const LOADS: [&[&str]; 3] = [
     &[
         "overhead",
@@ -24,10 +24,10 @@ const LOADS: [&[&str]; 3] = [
     &["ip", "--systems", "hermes-h2,hermes-h3,hermes-super"],
 ];
 
-/// Of a million: what the code that is fast takes of all that was counted.
+/// The share of all counts that hot code must cover, of a million.
 const HOT: u32 = 999_000;
 
-/// Where each step leaves what it makes.
+/// The folder of each step's output.
 struct Steps {
     folder: PathBuf,
     /// The machine that is built for, as rustc names it.
@@ -38,7 +38,7 @@ struct Steps {
 /// Builds `target/tuned/hermes`.
 ///
 /// # Errors
-/// Where a step fails: the reason, and what to do about it.
+/// When a step fails: the reason, and the remedy.
 pub fn run() -> Result<(), String> {
     let steps = Steps::new()?;
     say("1 of 4: a build that counts");
@@ -104,7 +104,7 @@ impl Steps {
         self.build("hermes-counting", &flags, &[])
     }
 
-    /// What takes part in an exchange runs ten thousand times, where a checksum counts by the byte: with the usual hundredth left out, exchanges
+    /// Code of an exchange runs ten thousand times, while a checksum counts by the byte: with the usual hundredth left out, exchanges
     /// are just at the bound of what is hot.
     ///
     /// The names of functions, by which counts are found again, are those of the first build, as the profile of cargo is the same. So
@@ -122,7 +122,7 @@ impl Steps {
         let given = std::env::var("RUSTFLAGS").unwrap_or_default();
         let mut cargo = Command::new("cargo");
         cargo.args(["rustc", "--profile", "tuned", "-p", "hermes"]);
-        // With `--target`, what is built to build is built as usual.
+        // With `--target`, build scripts and macros are built as usual.
         cargo.args(["--bin", "hermes", "--target", &self.host]);
         cargo.arg("--target-dir").arg(&self.folder);
         cargo.arg("--").args(last);
@@ -145,7 +145,7 @@ impl Steps {
         succeeded(&mut lab)
     }
 
-    /// Adds up what all nodes have counted.
+    /// Merges the counts of all nodes.
     fn merge(&self) -> Result<PathBuf, String> {
         let counts = self.counts();
         let read = fs::read_dir(&counts).map_err(|error| format!("{counts}: {error}"))?;
@@ -165,7 +165,7 @@ impl Steps {
     }
 }
 
-/// Runs a program to its end; what it prints is the reader's.
+/// Runs a program to its end, with its output on the terminal.
 fn succeeded(program: &mut Command) -> Result<(), String> {
     let name = program.get_program().to_string_lossy().into_owned();
     match program.status() {

@@ -42,16 +42,16 @@ const PURE_FOLDERS: &[&str] = &[
     "crates/decide/convert/src/",
 ];
 
-/// Function names that say nothing of what the function does.
+/// Function names that say nothing about the function.
 const PREFIXES: &[(&str, &str)] = &[
     ("get_", "name it after what it returns"),
     ("do_", "name it after what it does"),
 ];
 
-/// Ends of type names that hide what the type is.
+/// Ends of type names that hide the nature of the type.
 const SUFFIXES: &[&str] = &["Manager", "Helper", "Helpers", "Util", "Utils"];
 
-/// File and folder names that collect what has no home.
+/// File and folder names that collect homeless code.
 const DRAWERS: &[&str] = &["util", "utils", "common", "helper", "helpers", "misc"];
 
 /// Notes to oneself.
@@ -68,7 +68,7 @@ const MACHINE_PATHS: &[&str] = &[
     concat!("/Us", "ers/"),
 ];
 
-/// English that an engineer of the field would not say aloud, and what he would; in pieces, because this file is searched too.
+/// English that an engineer of the field would not say aloud, and his words; in pieces, because this file is searched too.
 const ENGLISH: &[(&str, &str)] = &[
     (
         concat!("who", "ever"),

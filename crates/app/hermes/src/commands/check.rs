@@ -42,7 +42,7 @@ struct Judged {
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
     tried: Vec<Tried>,
-    /// What a file without problems has.
+    /// The content of a file without problems.
     content: String,
 }
 
@@ -55,7 +55,7 @@ struct Tried {
     outcome: Result<String, String>,
 }
 
-/// Reads the files, what they include and the files that they name; changes nothing.
+/// Reads the files, their includes and the files that they name; changes nothing.
 ///
 /// # Errors
 /// With exit code 2 if there is any problem, with 1 if an upstream cannot be reached.
@@ -158,7 +158,7 @@ fn unwritable(loaded: &Loaded) -> Option<Problem> {
 }
 
 async fn try_out(loaded: Loaded) -> Vec<Tried> {
-    // The document was sound a moment ago; what changed since is said as of any upstream.
+    // The document was sound a moment ago; a file that changed since is a problem of its upstream.
     let tried = match trial::try_upstreams(loaded, TRIAL).await {
         Ok(tried) => tried,
         Err(problems) => {
@@ -244,7 +244,7 @@ fn show(file: &Path, judged: &Judged, output: Output) {
     output.line(format_args!("{}: {verdict}{warnings}", file.display()));
 }
 
-/// A list of what is wrong; with `connect` an object that has the list of what was tried, too.
+/// The list of problems; with `connect` an object that also has the list of attempts.
 fn as_json(all: &[Judged], connect: bool) -> Value {
     let said = |problem: &Problem, level: &str| {
         let mut value = json!(problem);
@@ -278,7 +278,7 @@ fn as_json(all: &[Judged], connect: bool) -> Value {
     json!({ "problems": problems, "tried": tried.collect::<Vec<_>>() })
 }
 
-/// What a valid document has, in a few words.
+/// The content of a valid document, in a few words.
 fn content(document: &Document) -> String {
     let listeners = count(document.listeners.len(), "listener");
     let routes = count(document.routes.len(), "route");

@@ -15,7 +15,7 @@ pub struct Confirm {
     node: Named,
 }
 
-/// Confirms it. To confirm what is confirmed is no failure.
+/// Confirms the configuration in force; a confirmed one may be confirmed again.
 ///
 /// # Errors
 /// When the node cannot be reached, or has returned to an earlier configuration already.

@@ -20,7 +20,7 @@ const STANDARD: &str = "-";
 /// A file with a configuration, which may name secrets, or with a secret itself, is for its owner.
 const MODE: u32 = 0o600;
 
-/// Users whose passwords are hashed: each takes a twentieth of a second.
+/// Passwords that are hashed: each takes a twentieth of a second.
 #[doc(alias = "bound")]
 const USERS: usize = 1000;
 
@@ -38,7 +38,7 @@ pub struct Convert {
     to: Option<PathBuf>,
 }
 
-/// Converts a file, and says what was left out.
+/// Converts a file, and lists the parts that were left out.
 ///
 /// # Errors
 /// With exit code 1 if something was left out, or the result has to be mended; with 2 if the file cannot be read or converted.
@@ -103,7 +103,7 @@ fn read_beside(source: &Path, named: &str) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Writes the configuration and the files beside it. None that is there is replaced.
+/// Writes the configuration and the files beside it, and replaces no file.
 fn write_all(to: &Path, yaml: &str, files: &[NewFile]) -> Result<(), Failure> {
     let folder = to.parent().unwrap_or(Path::new(""));
     for file in files {
@@ -155,7 +155,7 @@ fn content(content: &NewFileContent) -> Result<String, Failure> {
     Ok(lines)
 }
 
-/// What `hermes check` says of the result. Files that it names are looked for where it was written; without that, they may be anywhere.
+/// The problems that `hermes check` finds in the result, with the files that it names where it was written to a file.
 fn problems(to: Option<&Path>, yaml: &str) -> Vec<Problem> {
     let place = to.unwrap_or(Path::new("hermes.yaml"));
     let loaded = hermes_config::parse(place, yaml, &|_| None);
@@ -169,7 +169,7 @@ fn problems(to: Option<&Path>, yaml: &str) -> Vec<Problem> {
     }
 }
 
-/// What is wrong with the meaning of a document, whatever the files that it names are.
+/// The problems in the meaning of a document, whatever is in the files that it names.
 fn linted(loaded: &Loaded) -> Problems {
     let found = hermes_rules::lint(&loaded.document).into_iter();
     Problems(found.map(|problem| loaded.places.placed(problem)).collect())

@@ -1,4 +1,4 @@
-//! `hermes diff`: what a file would change at a running node.
+//! `hermes diff`: the changes that a file would make at a running node.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub struct Diff {
     node: Named,
 }
 
-/// Shows what differs, by the paths of keys, and what a reload would do to the listeners.
+/// Prints the differences by the paths of keys, and the effect of a reload on the listeners.
 ///
 /// The file is read here, with this process's environment, as `hermes check` reads it.
 ///
@@ -63,7 +63,7 @@ async fn compare(diff: &Diff, output: Output) -> Result<(), Failure> {
         }
     })?;
 
-    // Nothing of it is shown by the node but what differs, and no secret at all.
+    // The node answers with differences alone, and never with a secret.
     let text = write_whole(&loaded.document, &Places::nowhere());
     let (status, answer) = admin::call(&socket, Method::POST, "/diff", &text).await?;
     if status != 200 {
@@ -123,7 +123,7 @@ fn shown(file: &Path, loaded: &Loaded, mut answer: Value, output: Output) -> Res
     }
 }
 
-/// What the node found wrong, with its places in the file.
+/// The problems that the node found, with their places in the file.
 fn problems(file: &Path, loaded: &Loaded, found: Value) -> Vec<hermes_config::Problem> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let found = found.as_array().cloned().unwrap_or_default();
@@ -149,7 +149,7 @@ fn painted(change: &Change, output: Output) -> String {
     }
 }
 
-/// What a reload would do, in one line.
+/// The effect of a reload, in one line.
 fn foreseen(reload: &Value) -> String {
     let names = |list: &Value| {
         let names = list

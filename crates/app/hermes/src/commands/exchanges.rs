@@ -65,7 +65,7 @@ async fn draw(socket: &Path, output: Output) -> Failure {
         match admin::ask(socket, "/exchanges").await {
             Ok(answer) => {
                 let (width, height) = terminal_size();
-                // Beside the header there are four lines: what has no room, what is not shown, an empty one and the last.
+                // Four lines besides the header: exchanges without room, exchanges left out, an empty one and the last.
                 let text = text(&answer, Some(width), Some(height.saturating_sub(5).max(1)));
                 output.raw(&format!("{HOME}{text}\n\nCtrl-C ends this view."));
             }
@@ -80,7 +80,7 @@ pub fn list(answer: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The columns; what they show of an exchange says [`row`].
+/// The columns of [`row`].
 const COLUMNS: [Column; 11] = [
     Column::text("what", 0),
     Column::text("target", 0),

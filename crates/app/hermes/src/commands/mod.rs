@@ -43,7 +43,7 @@ Hermes: any traffic, carried as HTTP, end to end, under one control.
 
 All commands: hermes --help";
 
-/// What a newcomer sees who says nothing.
+/// The greeting of `hermes` without arguments.
 pub fn welcome(output: Output) -> Result<(), Failure> {
     output.line(WELCOME);
     Ok(())

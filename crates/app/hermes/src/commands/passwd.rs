@@ -164,7 +164,7 @@ fn first_line() -> io::Result<String> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Asks at the terminal, which does not show what is typed.
+/// Asks at the terminal, with its echo off.
 fn asked(prompt: &str) -> io::Result<String> {
     let before = tcgetattr(io::stdin())?;
     let mut silent = before.clone();

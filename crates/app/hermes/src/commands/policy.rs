@@ -134,7 +134,7 @@ fn place(places: &Places, file: &Path, index: usize) -> String {
 }
 
 /// # Errors
-/// What is other than expected.
+/// The difference from the expected decision.
 async fn try_case(rehearsal: &Rehearsal, case: &Case) -> Result<(), String> {
     let source = case.source.as_deref().map(str::parse::<IpAddr>);
     let source = source

@@ -39,7 +39,7 @@ pub async fn run(refusals: &Refusals, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The columns; what they show of a refusal says [`row`].
+/// The columns of [`row`].
 const COLUMNS: [Column; 8] = [
     Column::text("time", 0),
     Column::text("user", 0),

@@ -71,7 +71,7 @@ pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
     outcome
 }
 
-/// What was passed to this process, and what the process before it gives.
+/// The sockets that were passed to this process, and those that its predecessor hands over.
 fn successor(file: &Path, mut passed: Vec<PassedSocket>) -> io::Result<PassedSockets> {
     passed.extend(handover::take(file)?);
     PassedSockets::from(passed).with_successor()
@@ -201,7 +201,7 @@ async fn announce(proxy: &Proxy, logging: &Logging) {
     }
 }
 
-/// Reloads that are under way, on threads of their own: what reads files may stand still, and signals are heard all the same.
+/// Reloads under way, on threads of their own: reading a file may block, and signals must be heard all the same.
 #[derive(Default)]
 struct Reloads(Vec<JoinHandle<()>>);
 
@@ -249,7 +249,7 @@ fn ended(how: Ended) -> Result<(), Failure> {
     }
 }
 
-/// What a running node can be asked by its surroundings.
+/// Requests to a running node from its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Reload,
@@ -288,7 +288,7 @@ impl Signals {
     }
 }
 
-/// Hears when standard input has ended; what it says is of no interest.
+/// Watches for the end of standard input and ignores its content.
 ///
 /// A thread of its own, because a read of standard input cannot be given up: it ends with the process.
 fn end_of_input() -> oneshot::Receiver<()> {
@@ -302,7 +302,7 @@ fn end_of_input() -> oneshot::Receiver<()> {
     heard
 }
 
-/// Resolves when `input` has ended; never where there is none to watch.
+/// Resolves when `input` has ended; never without an input to watch.
 async fn over(input: Option<&mut oneshot::Receiver<()>>) {
     match input {
         // The sender is dropped, never used.

@@ -72,7 +72,7 @@ fn memory_line(memory: &Value) -> String {
     shown("memory", &Value::Object(sums.collect()))
 }
 
-/// What is charged by purpose, as far as anything is or was refused, and to whom.
+/// Charges by purpose where anything is or was refused, and their users.
 fn memory_tables(memory: &Value, width: Option<usize>) -> String {
     let purposes = memory["charged_for"].as_object().into_iter().flatten();
     let charges: Vec<Value> = purposes
@@ -131,7 +131,7 @@ fn inner(outer: &str, value: &Value, width: Option<usize>) -> Option<String> {
     Some(tables.collect())
 }
 
-/// One of these. What is not known of any of them has no column.
+/// A table of objects of one kind. A key that none of them has gets no column.
 fn inner_table(outer: &str, items: &[Value], name: &str, width: Option<usize>) -> String {
     let lists = items
         .iter()

@@ -1,4 +1,4 @@
-//! An authority of the demo's own, and what it issues. Keys are made anew each time and leave with the demo.
+//! An authority of the demo's own, and its certificates. Keys are made anew each time and leave with the demo.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -23,7 +23,7 @@ pub struct Certificates {
 
 /// A certificate and its key.
 pub struct Identity {
-    /// Whose it is.
+    /// The name of its holder.
     pub name: &'static str,
     /// The certificate, as PEM.
     pub certificate_pem: String,

@@ -1,20 +1,20 @@
-//! What a check found.
+//! The findings of a check.
 
 use std::time::Duration;
 
-/// A check and how it ended: what it found, or why it failed.
+/// A check and its outcome: its findings, or the reason of its failure.
 pub struct Checked {
-    /// What was done, in a few words.
+    /// The action, in a few words.
     pub what: &'static str,
-    /// What was found.
+    /// The findings.
     pub outcome: Result<Evidence, String>,
 }
 
-/// What shows that a check passed.
+/// The evidence that a check passed.
 pub struct Evidence {
     /// The way that the traffic took.
     pub journey: Journey,
-    /// What the check is about, in one line.
+    /// The subject of the check, in one line.
     pub proof: String,
     /// How long a round trip takes, where that says something.
     pub latency: Option<Latency>,

@@ -79,7 +79,7 @@ impl Client {
 }
 
 impl Answer {
-    /// What an origin of the demo tells of the request that it saw.
+    /// The request as an origin of the demo saw it.
     pub fn seen(&self) -> Result<Value, String> {
         let said = || String::from_utf8_lossy(&self.content).trim().to_owned();
         expect(self.status == StatusCode::OK, || {

@@ -84,7 +84,7 @@ fn owner(place: &Place, endpoint: &str) -> Option<&'static str> {
     )
 }
 
-/// Fields that the exchange had at `node`: its user, and what the route that it took asks for.
+/// Fields of the exchange at `node`: its user, and those that its route matches.
 fn seen_by_route(place: &Place, node: &str, exchange: &Value) -> Result<Vec<String>, String> {
     let document = files::configuration(place, node)?.document;
     let name = exchange["route"].as_str();

@@ -1,4 +1,4 @@
-//! What can be tried while the demo stays up.
+//! Commands to try while the demo stays up.
 
 use std::fmt::Write;
 use std::path::Path;

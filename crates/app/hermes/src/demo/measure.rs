@@ -21,7 +21,7 @@ pub async fn median_of(
     Ok(median(times))
 }
 
-/// The middle one, of an even number the upper of both; zero of none.
+/// The median, of an even number the upper of both; zero without values.
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()

@@ -84,7 +84,7 @@ async fn shown(
     played
 }
 
-/// What is there before the first node starts: addresses, certificates, files, origins.
+/// The surroundings of the nodes: addresses, certificates, files, origins.
 struct Scene {
     place: Place,
     certificates: Certificates,

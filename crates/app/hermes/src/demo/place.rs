@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-/// Loopback addresses whose port is free for TCP and UDP, from a place that differs between two demos.
+/// Loopback addresses with a port that is free for TCP and UDP, from a start that differs between two demos.
 fn free_addresses() -> impl Iterator<Item = SocketAddr> {
     // A process number spreads well enough, and needs no source of randomness.
     let first = std::process::id().wrapping_mul(7) % u32::from(PORTS.end - PORTS.start);

@@ -1,4 +1,4 @@
-//! What the demo shows for it.
+//! The report of the demo.
 
 use serde_json::{Value, json};
 
@@ -11,11 +11,11 @@ use super::evidence::{Checked, Evidence, Latency};
 /// Columns of the report: those of a usual terminal.
 const WIDTH: usize = 80;
 
-/// What the paragraph of a check begins with.
+/// The head of the paragraph of a check.
 const GOOD: &str = "ok  ";
 const BAD: &str = "FAILED  ";
 
-/// Shows what was found.
+/// Prints the findings.
 ///
 /// # Errors
 /// When a check failed.
@@ -58,7 +58,7 @@ fn text(results: &[Checked]) -> String {
     results.iter().map(paragraph).collect::<Vec<_>>().join("\n")
 }
 
-/// The verdict and the times, then the path hop by hop, what proves it and the fields that were added.
+/// The verdict and the times, then the path hop by hop, its evidence and the added fields.
 fn paragraph(result: &Checked) -> String {
     let (evidence, what) = match &result.outcome {
         Ok(evidence) => (evidence, format!("{GOOD}{}", result.what)),

@@ -1,8 +1,8 @@
-//! Errors as one line that says what was being done.
+//! Errors as one line, with the action that failed.
 
 use std::fmt::Display;
 
-/// Names what was being done when something failed.
+/// Adds the action that failed.
 pub trait Says<T> {
     /// `doing: why`.
     fn says(self, doing: impl Display) -> Result<T, String>;

@@ -39,7 +39,7 @@ fn run(stage: &Stage) -> Effort {
     }
 }
 
-/// How many of the others get none.
+/// The number of others without an address.
 fn refused_of_others(stage: &Stage) -> u64 {
     let users = (0..OTHERS).map(|number| format!("user-{number}"));
     let tunnels: Vec<_> = users.map(|user| ask(stage, &user)).collect();

@@ -1,4 +1,4 @@
-//! Broadcasts whose replies no one reads.
+//! Broadcasts with unread replies.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Requests whose evaluation by a policy takes long, within its steps.
+//! Requests that a policy evaluates for long, within its steps.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::{Attack, Effort, Party, Place, Stage};
 use crate::h2c::Client;
 
-/// Pairs of segments: quadratic in what the client writes.
+/// Pairs of segments: quadratic in the length of the path.
 pub const POLICY: &str = r#"package overlay
 
 import rego.v1
@@ -57,7 +57,7 @@ fn run(stage: &Stage) -> Effort {
     }
 }
 
-/// A URI whose evaluation takes long.
+/// A URI with a long evaluation.
 pub fn costly_uri() -> String {
     format!("http://site{}", "/x".repeat(100))
 }

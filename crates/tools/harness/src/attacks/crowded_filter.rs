@@ -1,4 +1,4 @@
-//! A crowd of one client's requests before a filter with `fail: open` whose server denies them all.
+//! A crowd of one client's requests before a filter with `fail: open`; its server denies them all.
 
 use std::net::SocketAddr;
 use std::thread;

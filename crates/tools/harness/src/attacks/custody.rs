@@ -71,7 +71,7 @@ fn key(folder: &Path) -> String {
     String::from_utf8(said.stdout).unwrap().trim().to_owned()
 }
 
-/// Two nodes, of which the first passes what it is asked for to the second in custody; the second has a listener of its own, too.
+/// Two nodes: the first passes its requests to the second in custody; the second has a listener of its own, too.
 pub struct Hop {
     /// Whom clients ask.
     pub near: Node,
@@ -81,7 +81,7 @@ pub struct Hop {
     pub at: SocketAddr,
 }
 
-/// What the second node has beside its own, as the inside of YAML collections.
+/// Additions to the second node, as the inside of YAML collections.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HopEnd<'a> {
     /// Routes, each with a comma behind it.
@@ -93,7 +93,7 @@ pub struct HopEnd<'a> {
 }
 
 impl Hop {
-    /// As [`Self::start`], with a bystander's listener at each, whose exchanges go to this origin.
+    /// As [`Self::start`], with a bystander's listener at each, for exchanges with this origin.
     ///
     /// # Panics
     /// As [`Self::start`].

@@ -135,7 +135,7 @@ fn run_forged_errors(stage: &Stage) -> Effort {
     let (_, from) = host.recv_from(&mut [0; 100]).unwrap();
     host.connect(from).unwrap();
 
-    // What the host sends to her, from its port 6000 to her port 5000.
+    // A packet of the host to her, from its port 6000 to her port 5000.
     let mut answer = datagram(b"answer");
     answer[..4].copy_from_slice(&[0x17, 0x70, 0x13, 0x88]);
     let quoted = packet_to([HOST, at_alice], UDP, 0, &answer);

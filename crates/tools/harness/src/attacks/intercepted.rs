@@ -76,7 +76,7 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// Bytes of content in a segment, and of what is sent on a connection: less than its window, in any size that it may have.
+/// Bytes of content in a segment, and on a connection: less than any window.
 const SEGMENT: usize = 1200;
 const CONTENT: usize = 60_000;
 
@@ -128,7 +128,7 @@ pub fn syn(from: Ipv4Addr, port: u16) -> Vec<u8> {
     first.packet()
 }
 
-/// A segment that ends the connection from this port to port 80 whose first segment was [`syn`].
+/// A segment that ends the connection that [`syn`] began from this port to port 80.
 pub fn reset(from: Ipv4Addr, port: u16) -> Vec<u8> {
     let last = Segment {
         from,
@@ -153,7 +153,7 @@ pub fn datagram(from: Ipv4Addr, port: u16, content: &[u8]) -> Vec<u8> {
     packet_to([from, TARGET], UDP, 0, &datagram)
 }
 
-/// What came of connections on which much was sent.
+/// The fate of connections with much content.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Uploads {
     /// Those that were opened.
@@ -187,7 +187,7 @@ pub fn uploads(proxy: SocketAddr, user: &str) -> (UdpTunnel, Uploads) {
     (tunnel, uploads)
 }
 
-/// Answers what opens a connection, and sends on it.
+/// Answers the opening of a connection, and sends on it.
 fn upload(tunnel: &mut UdpTunnel, own: Ipv4Addr, answer: &[u8]) {
     let port = u16::from_be_bytes([answer[22], answer[23]]);
     let theirs: [u8; 4] = answer[24..28].try_into().unwrap();

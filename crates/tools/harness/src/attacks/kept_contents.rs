@@ -42,7 +42,7 @@ fn run(stage: &Stage) -> Effort {
         let mut raw = Raw::connect(stage.node.address("web"));
         let mut reader = raw.other();
         raw.send_if_open(HELLO);
-        // Windows open as the node reads: a thread takes what it says, so that it is never waited for.
+        // Windows open as the node reads: a thread takes its frames, so that the node never waits for this client.
         std::thread::spawn(move || drop(reader.rest()));
         for number in 0..UPLOADS {
             let bytes = upload(2 * number + 1);

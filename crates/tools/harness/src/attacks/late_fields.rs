@@ -1,4 +1,4 @@
-//! Trailers that say what must be known before the content: they come after everything was decided (RFC 9110, section 6.5.1).
+//! Trailers with fields that must be known before the content: they come after every decision (RFC 9110, section 6.5.1).
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use crate::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, HELLO, field, frame,
 use crate::origins;
 use crate::raw::Raw;
 
-/// What a client must not say of itself, or of its request, behind its content.
+/// Fields about a client or its request that must not come behind its content.
 const FORGED: [(&str, &str); 5] = [
     ("forwarded", "for=203.0.113.9"),
     ("x-forwarded-for", "203.0.113.10"),
@@ -51,7 +51,7 @@ fn run(stage: &Stage) -> Effort {
     }
 }
 
-/// What an origin says of a request over HTTP/1.1 with these trailers and a checksum.
+/// The origin's view of a request over HTTP/1.1 with these trailers and a checksum.
 ///
 /// # Panics
 /// When it is not answered.

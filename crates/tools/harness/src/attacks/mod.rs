@@ -1,4 +1,4 @@
-//! Attacks on a running node: the tests assert what they cost, the lab measures it.
+//! Attacks on a running node: the tests assert their cost, the lab measures it.
 //!
 //! An attack is bounded in time, memory and packets. Its [`Stage`] is a node with the defaults and the servers behind it; beside the
 //! attacker's listener `web` the node has one, [`CALM`], by which a bystander of another address is served.
@@ -85,7 +85,7 @@ pub struct Attack {
     pub by: Party,
     /// Where it can be run.
     pub place: Place,
-    /// What the attacker does, in a line.
+    /// The attack in a line.
     pub summary: &'static str,
     /// Starts the node, and the servers that the attack needs.
     pub prepare: fn() -> Stage,
@@ -184,7 +184,7 @@ impl Stage {
     }
 }
 
-/// What an attacker has spent.
+/// The expense of an attacker.
 #[derive(Default)]
 pub struct Effort {
     /// Bytes that he has sent.
@@ -193,7 +193,7 @@ pub struct Effort {
     pub attempts: u64,
     /// Attempts that got past a rule; for attacks on rules.
     pub passed: u64,
-    /// Requests of others that were refused, beside the bystander's; for attacks on what is shared.
+    /// Refused requests of others than the bystander; for attacks on shared bounds.
     pub refused_of_others: u64,
     held: Vec<Box<dyn Any>>,
 }

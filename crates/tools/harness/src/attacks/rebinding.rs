@@ -1,4 +1,4 @@
-//! A name server of others whose answers lead to addresses of the overlay's names (DNS rebinding).
+//! A foreign name server that answers with addresses of the overlay's names (DNS rebinding).
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
@@ -91,7 +91,7 @@ fn run(_: &Stage) -> Effort {
     effort
 }
 
-/// The answer to a question; none to most.
+/// The answer to a question; most get none.
 fn ask(socket: &UdpSocket, question: &[u8]) -> Option<Vec<u8>> {
     socket.send_to(question, (NAMES, 53)).ok()?;
     let mut room = [0; 512];

@@ -1,4 +1,4 @@
-//! Tunnels that could be resumed, whose replay windows their client fills and never acknowledges.
+//! Resumable tunnels: the client fills their replay windows and never acknowledges.
 
 use std::net::{SocketAddr, TcpListener};
 

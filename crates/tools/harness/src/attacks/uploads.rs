@@ -25,7 +25,7 @@ const UPLOAD: usize = 2 * 1024 * 1024;
 /// Their contents, in pieces: no memory of its own for each, so that the machine is busy with the node's work.
 static PIECE: [u8; 64 * 1024] = [b'x'; 64 * 1024];
 
-/// What the kernel takes for a [`mute`] server.
+/// Bytes that the kernel buffers for a [`mute`] server.
 const RECEIVED: u32 = 4 * 1024;
 
 /// Objects that stand still in custody.
@@ -49,7 +49,7 @@ fn prepare() -> Stage {
     Stage::of(hop.near).keeping(hop.far).keeping(origin)
 }
 
-/// Two nodes, of which the second sends what is for [`UNREAD`] to a server that reads next to nothing of it.
+/// Two nodes: the second sends contents for [`UNREAD`] to a server that reads next to nothing.
 ///
 /// # Panics
 /// When they do not start.
@@ -76,7 +76,7 @@ fn run(stage: &Stage) -> Effort {
     effort
 }
 
-/// Uploads whose connections end when this is dropped, although a task writes on each.
+/// Uploads. Dropping them ends their connections, although a task writes on each.
 struct Uploads(Vec<TcpStream>);
 
 impl Drop for Uploads {

@@ -1,4 +1,4 @@
-//! Datagrams of many sources that wait for a tunnel whose next hop is silent.
+//! Datagrams of many sources that wait for a tunnel over a silent next hop.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 

@@ -1,4 +1,4 @@
-//! What Envoy's bootstrap is made of: listeners, routes and clusters, as JSON.
+//! The parts of Envoy's bootstrap: listeners, routes and clusters, as JSON.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -66,7 +66,7 @@ pub fn https(name: &str, routes: &[Value], issued: &Issued, ca: &Path) -> Value 
     )
 }
 
-/// A TCP port whose connections become CONNECT for `target`, sent to `cluster`.
+/// A TCP port: its connections become CONNECT for `target`, sent to `cluster`.
 pub fn tcp(name: &str, cluster: &str, target: &str) -> Value {
     let proxy = json!({
         "@type": url("extensions.filters.network.tcp_proxy.v3.TcpProxy"),
@@ -80,7 +80,7 @@ pub fn tcp(name: &str, cluster: &str, target: &str) -> Value {
     )
 }
 
-/// A UDP port whose sessions become CONNECT-UDP for `host` and `port`, sent to `cluster`, which Envoy calls `proxy.invalid`.
+/// A UDP port: its sessions become CONNECT-UDP for `host` and `port`, sent to `cluster`, which Envoy calls `proxy.invalid`.
 pub fn udp(name: &str, cluster: &str, host: &str, port: u16) -> Value {
     let route =
         json!({ "@type": url("extensions.filters.udp.udp_proxy.v3.Route"), "cluster": cluster });
@@ -155,7 +155,7 @@ pub fn udp_origin(name: &str, endpoint: SocketAddr) -> Value {
     cluster
 }
 
-/// A plain TCP port whose connections go to `cluster`.
+/// A plain TCP port to `cluster`.
 pub fn plain_tcp(name: &str, cluster: &str) -> Value {
     let mut listener = tcp(name, cluster, "");
     let proxy = &mut listener["filter_chains"][0]["filters"][0]["typed_config"];
@@ -163,7 +163,7 @@ pub fn plain_tcp(name: &str, cluster: &str) -> Value {
     listener
 }
 
-/// A listener whose connections begin with a PROXY header.
+/// A listener for connections that begin with a PROXY header.
 pub fn introduced(mut listener: Value) -> Value {
     let filter =
         json!({ "@type": url("extensions.filters.listener.proxy_protocol.v3.ProxyProtocol") });
@@ -221,7 +221,7 @@ fn add_authz(listener: &mut Value, filter: &Value) {
         .insert(0, json!({ "name": "ext_authz", "typed_config": filter }));
 }
 
-/// Puts TLS in front of a cluster, whose endpoint must be `name`; shows `issued` if asked.
+/// Puts TLS in front of a cluster. Its endpoint must be `name`; `issued` is shown if asked for.
 pub fn over_tls(mut cluster: Value, name: &str, issued: Option<&Issued>, ca: &Path) -> Value {
     let mut common = tls(issued, ca);
     common["validation_context"]["match_typed_subject_alt_names"] =

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::{ANY, Memory, Origin, serve};
 
-/// What a server does with one request.
+/// The action of a server on one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
     /// Sends these bytes.

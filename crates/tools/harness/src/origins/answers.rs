@@ -1,4 +1,4 @@
-//! What the HTTP server answers.
+//! The answers of the HTTP server.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -17,7 +17,7 @@ pub enum Call {
         head: (u16, Vec<(&'static str, String)>),
         /// The content, framed or not.
         content: Vec<u8>,
-        /// The trailers; none: the content ends the stream.
+        /// The trailers; without any, the content ends the stream.
         trailers: Vec<(&'static str, String)>,
     },
     /// A reset of the stream with this code, before any answer.

@@ -1,4 +1,4 @@
-//! A server that decides about each request by a function of the test, and remembers what it was asked.
+//! A server that decides about each request by a function of the test, and remembers the questions.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use super::http::{Request, seen};
 use super::{ANY, Memory, Origin, serve};
 
-/// What the server was asked.
+/// A question to the server.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// The request.
@@ -24,7 +24,7 @@ pub struct Question {
     pub content: String,
 }
 
-/// What the server answers: status, fields, content.
+/// The server's answer: status, fields, content.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// The status; 0 leaves the question without an answer.

@@ -1,4 +1,4 @@
-//! An HTTP server for HTTP/1.1 and HTTP/2 that tells what it was asked; what it answers is in `answers`.
+//! An HTTP server for HTTP/1.1 and HTTP/2 that remembers its requests; its answers are in `answers`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

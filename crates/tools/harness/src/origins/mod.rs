@@ -1,4 +1,4 @@
-//! Servers behind the proxies. They know nothing of the overlay, and remember what they saw.
+//! Servers behind the proxies. They know nothing of the overlay, and remember their requests.
 
 mod acting;
 mod answers;
@@ -42,7 +42,7 @@ pub struct Origin<T> {
     task: AbortHandle,
 }
 
-/// What the tasks of a server share with the test.
+/// The state that the tasks of a server share with the test.
 #[derive(Debug)]
 pub(crate) struct Memory<T> {
     seen: Arc<Mutex<Vec<T>>>,
@@ -88,12 +88,12 @@ impl<T: Clone> Origin<T> {
         self.address.port()
     }
 
-    /// What it saw so far.
+    /// Its requests so far.
     pub fn seen(&self) -> Vec<T> {
         self.memory.seen.lock().clone()
     }
 
-    /// What it saw last.
+    /// Its last request.
     ///
     /// # Panics
     /// When it has seen nothing.
@@ -101,7 +101,7 @@ impl<T: Clone> Origin<T> {
         self.seen().pop().expect("the origin has seen something")
     }
 
-    /// Forgets what it saw, and lets every answer that waits go on: its client may have left without the server's noticing.
+    /// Forgets its requests, and releases every waiting answer: its client may have left without the server's noticing.
     pub fn forget(&self) {
         self.memory.seen.lock().clear();
         self.memory.release.notify_waiters();

@@ -1,4 +1,4 @@
-//! A server that answers every request with the same bytes, for what no HTTP library says.
+//! A server that answers every request with the same bytes, which no HTTP library would send.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

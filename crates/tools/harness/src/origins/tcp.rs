@@ -1,4 +1,4 @@
-//! TCP servers. They remember what each connection sent, once its direction has ended.
+//! TCP servers. They remember the bytes of each client, once its direction has ended.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -10,15 +10,15 @@ use tokio::net::TcpStream;
 
 use super::{ANY, Memory, Origin, serve};
 
-/// What [`tcp_speaks_first`] says before it has heard anything.
+/// The greeting of [`tcp_speaks_first`].
 pub const GREETING: &str = "hello, who are you?\n";
 
-/// What [`tcp_speaks_first`] says when the client has said all.
+/// The goodbye of [`tcp_speaks_first`] once the client has ended its direction.
 pub fn farewell(bytes: usize) -> String {
     format!("goodbye, you said {bytes} bytes\n")
 }
 
-/// A server that sends back what it gets, and ends when the client does.
+/// An echo server that ends when the client does.
 pub fn tcp_echo() -> Origin<Vec<u8>> {
     tcp_on(ANY)
 }
@@ -30,7 +30,7 @@ pub fn tcp_on(address: SocketAddr) -> Origin<Vec<u8>> {
     })
 }
 
-/// A server that greets, sends back what it gets, and says goodbye after the client has ended its direction.
+/// A server that greets, echoes, and says goodbye after the client has ended its direction.
 pub fn tcp_speaks_first() -> Origin<Vec<u8>> {
     serve(ANY, |stream, memory| async move {
         drop(echo(stream, memory, true).await)
@@ -51,7 +51,7 @@ pub fn tcp_resets() -> Origin<Vec<u8>> {
     )
 }
 
-/// A server that answers the first request with 101 to `websocket`, its key too, and then sends back what it gets.
+/// A server that answers the first request with 101 to `websocket`, its key too, and then echoes.
 pub fn tcp_upgrades() -> Origin<Vec<u8>> {
     serve(
         ANY,
@@ -97,7 +97,7 @@ fn accept(head: &str) -> String {
     )
 }
 
-/// A server that reads to the end and says nothing. It remembers what it read, or `ConnectionReset` if that is how it ended.
+/// A server that reads to the end and says nothing. It remembers the bytes, or `ConnectionReset` if the connection ended so.
 pub fn tcp_sink() -> Origin<Vec<u8>> {
     serve(
         ANY,
@@ -112,7 +112,7 @@ pub fn tcp_sink() -> Origin<Vec<u8>> {
     )
 }
 
-/// A server that says `that is all`, ends its direction, and remembers what it hears.
+/// A server that says `that is all`, ends its direction, and remembers the client's bytes.
 pub fn tcp_closes_first() -> Origin<Vec<u8>> {
     serve(
         ANY,

@@ -15,7 +15,7 @@ const FLOWS: usize = 8;
 const LONG: Duration = Duration::from_millis(500);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// The rate of one flow and of several that send by turns, and what a datagram costs the proxies there.
+/// The rate of one flow and of several that send by turns, and the cost of a datagram for the proxies.
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let mut measured = flows(bench, 1, ["rate", "proxies' time"]).await?;
     let several = ["8 flows: rate", "8 flows: proxies' time"];

@@ -26,7 +26,7 @@ const SHORT: Counts = Counts {
     kept: 500,
 };
 
-/// The median of new exchanges and that of kept ones, and what they cost the proxies.
+/// The medians of new exchanges and of kept ones, and their cost for the proxies.
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let counts = if bench.short { SHORT } else { LONG };
     let mut measured = new(bench, counts.new).await?;

@@ -15,7 +15,7 @@ const CLIENTS: usize = 64;
 const LONG: Duration = Duration::from_secs(2);
 const SHORT: Duration = Duration::from_millis(500);
 
-/// Exchanges a second, what each cost the proxies, and how many failed. A client of HTTP keeps its connection; the others are new each time.
+/// Exchanges a second, the cost of each for the proxies, and the failures. A client of HTTP keeps its connection; others are new each time.
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let time = if bench.short { SHORT } else { LONG };
     let mut tasks = JoinSet::new();

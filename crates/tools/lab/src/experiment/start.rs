@@ -1,4 +1,4 @@
-//! How long a start takes, and what a proxy needs before it has done anything.
+//! The time of a start, and the memory of a proxy before its first exchange.
 
 use std::time::{Duration, Instant};
 

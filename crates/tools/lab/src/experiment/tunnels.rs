@@ -15,7 +15,7 @@ const SHORT: (usize, Duration) = (1000, Duration::from_secs(3));
 /// Exchanges of each: a client of UDP that got one answer is taken to be done soon, and one that asks again is not.
 const EXCHANGES: usize = 3;
 
-/// What each adds to the memory of both proxies, on a system of its own. Connections that carry requests are idle at the first one only.
+/// The memory that each adds to both proxies, on a system of its own. Connections that carry requests are idle at the first one only.
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
     let (count, idle) = if bench.short { SHORT } else { LONG };
     let system = System::start(bench.system.name, bench.around).await?;

@@ -69,7 +69,7 @@ impl Receiver {
 /// The exchanges of a link and where their bytes go.
 pub type Exchanges = Rc<Mutex<HashMap<u32, OwnedWriteHalf>>>;
 
-/// Sends what `from` gives as pieces of an exchange, until it ends.
+/// Sends the bytes of `from` as pieces of an exchange, until its end.
 pub async fn send_all(mut from: OwnedReadHalf, link: &LinkSender, number: u32) -> Result<()> {
     let mut piece = vec![0; HEADER + PIECE];
     loop {

@@ -1,4 +1,4 @@
-//! Beside the client: what many clients send goes over one link.
+//! The forwarder beside the client: many clients share one link.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

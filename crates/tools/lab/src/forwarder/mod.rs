@@ -31,7 +31,7 @@ pub struct ForwarderArguments {
     ways: Vec<ForwarderAddresses>,
 }
 
-/// What is done with connections.
+/// The way of forwarding connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mode {
     /// Each gets a new connection.

@@ -18,7 +18,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// None yet.
+    /// Without connections yet.
     pub fn new(to: SocketAddr, keep: bool) -> Self {
         Self {
             to,
@@ -37,7 +37,7 @@ impl Idle {
         Ok(stream)
     }
 
-    /// Gives one back whose client has gone.
+    /// Returns a connection whose client has left.
     pub fn put(&self, stream: TcpStream) {
         if self.keep {
             self.streams.borrow_mut().push(stream);

@@ -18,7 +18,7 @@ const LONGEST: usize = 16 * 1024;
 /// A part that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a download took.
+/// The time of a download.
 pub struct Done {
     /// From the first connection to the last byte.
     pub time: Duration,
@@ -34,7 +34,7 @@ struct PartTimes {
     last: Duration,
 }
 
-/// Downloads `bytes` of what `host` has, in this many parts at once.
+/// Downloads `bytes` from `host`, in so many parts at once.
 ///
 /// # Errors
 /// When a part fails or takes more than a minute.

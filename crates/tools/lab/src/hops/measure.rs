@@ -54,13 +54,13 @@ const REST: Duration = Duration::from_secs(3);
 pub struct HopBench<'a> {
     /// Which.
     pub point: Point,
-    /// On what.
+    /// The running system.
     pub running: &'a Running,
-    /// What it was started with.
+    /// The network and the files of all systems.
     pub around: &'a Around<'a>,
     /// The load.
     pub client: &'a Client,
-    /// Where the origin is asked what came.
+    /// The addresses of the origin as the client sees them.
     pub origin: origin::Addresses,
     /// Less, for figures that scatter more.
     pub short: bool,
@@ -70,7 +70,7 @@ impl HopBench<'_> {
     /// Measures it.
     ///
     /// # Errors
-    /// When the chain does not carry what it should.
+    /// When the chain does not carry the load.
     pub async fn run(&self) -> Result<Measured> {
         let entry = self
             .running

@@ -13,10 +13,10 @@ pub const HOPS: u8 = 4;
 const CLIENT: &str = "client";
 /// The namespace of the origin.
 const ORIGIN: &str = "origin";
-/// What the emulated links carry; the room is what 20 ms fill.
+/// The rate of the emulated links; their queue holds 20 ms of it.
 const GIGABIT: [&str; 7] = ["tbf", "rate", "1gbit", "burst", "256kb", "latency", "20ms"];
 
-/// What lies between the namespaces.
+/// The links between the namespaces.
 #[derive(
     Debug,
     Clone,

@@ -11,13 +11,13 @@ use crate::report::Results;
 /// The figures of all points.
 pub type HopResults = Results<Point, HopSystem>;
 
-/// What is measured.
+/// A measurement.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum HopExperiment {
-    /// The highest rate of datagrams of which few are lost, and what they cost each process.
+    /// The highest rate of datagrams with little loss, and their processor time in each process.
     Datagrams,
     /// Round trips of single datagrams, on flows that exist and on new ones.
     Latency,
@@ -25,7 +25,7 @@ pub enum HopExperiment {
     Flows,
     /// A download in several parts.
     Download,
-    /// What the QUIC connection of the client's proxy that reaches furthest says of itself, in its qlog.
+    /// The qlog of the QUIC connection that reaches furthest from the client's proxy.
     Quic,
 }
 
@@ -43,7 +43,7 @@ pub enum Way {
     Nested,
 }
 
-/// Whose proxies.
+/// A system: the maker of the proxies, or none.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
 )]
@@ -59,10 +59,10 @@ pub enum HopSystem {
     MasqueGo,
 }
 
-/// What is measured of a chain.
+/// A measurement of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Point {
-    /// What.
+    /// The experiment.
     pub experiment: HopExperiment,
     /// Over which links.
     pub links: Links,
@@ -231,7 +231,7 @@ impl std::fmt::Display for Point {
     }
 }
 
-/// The points that `only` leaves: where it names none of a sort, all of it.
+/// The points that `only` selects; it selects all of a sort of which it names none.
 pub fn points(only: &[Part]) -> Vec<Point> {
     let mut points = Vec::new();
     for links in Links::ALL {

@@ -19,7 +19,7 @@ const RIGHT: f64 = 90.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 30.0;
 
-/// What a picture shows.
+/// The subject of a picture.
 struct Picture {
     file: &'static str,
     experiment: HopExperiment,
@@ -112,7 +112,7 @@ fn panel(results: &HopResults, shown: &Picture, links: Links) -> Option<String> 
     let axis = axis(results, shown, links);
     let lines = lines(results, shown, links, &axis);
 
-    // Without a proxy there may be twenty times as much: what is above the others is left out.
+    // The rate without a proxy may be twenty times the others': values far above the others are left out.
     let largest = |line: &&Line| line.points.iter().map(|point| point.1).reduce(f64::max);
     let proxies = lines
         .iter()

@@ -1,4 +1,4 @@
-//! What the QUIC connections of a node say about themselves, read from its qlog files.
+//! Figures of a node's QUIC connections, from its qlog files.
 
 use std::fs;
 use std::path::Path;
@@ -10,12 +10,12 @@ use crate::experiment::Measured;
 use crate::report::Figure;
 use crate::report::median;
 
-/// What separates the records of a file (RFC 7464).
+/// The separator of records in a file (RFC 7464, 2.2).
 const SEPARATOR: char = '\u{1e}';
 /// A connection that has sent fewer packets carried nothing.
 const FEW: usize = 100;
 
-/// What one file says.
+/// The figures of one file.
 #[derive(Debug, Default)]
 struct Connection {
     /// Milliseconds.

@@ -1,4 +1,4 @@
-//! What Hermes should reach, and whether it did.
+//! The goals of Hermes, and the verdict on each.
 
 use super::network::{HOPS, Links};
 use super::plan::{HopExperiment, HopResults, HopSystem, Point, Way};
@@ -7,12 +7,12 @@ use super::plan::{HopExperiment, HopResults, HopSystem, Point, Way};
 const NOISE: f64 = 0.2;
 /// The processor time of a further hop, as a share of the first proxy's.
 const FURTHER_TIME: f64 = 0.6;
-/// What a further hop may cost of the throughput on links of 1 Gbit/s.
+/// Goal: the largest share of the throughput on links of 1 Gbit/s that a further hop costs.
 const FURTHER_COST: f64 = 0.1;
 /// The least of the peak, over all numbers of transactions.
 const OF_PEAK: f64 = 0.75;
 
-/// One goal and what was measured for it.
+/// One goal, and its figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
     /// In words, with its goal.
@@ -26,7 +26,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// In words; none within the noise.
+    /// The verdict in words; within the noise there is none.
     pub fn verdict(&self) -> &'static str {
         let gain = if self.more {
             self.value / self.goal

@@ -52,7 +52,7 @@ impl Bystander {
         Self { is_ended, thread }
     }
 
-    /// Stops, and says what it noticed.
+    /// Stops, and returns its observations.
     pub fn stop(self) -> Noticed {
         self.is_ended.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()

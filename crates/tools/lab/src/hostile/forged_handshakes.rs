@@ -114,7 +114,7 @@ fn crowd() -> Vec<Stranger> {
         .collect();
     for _ in 0..3 {
         strangers.iter_mut().for_each(Stranger::begin);
-        // Load is what many send within a second.
+        // WireGuard is under load when many handshakes come within a second.
         for stranger in &strangers {
             stranger.repeat();
         }
@@ -208,7 +208,7 @@ impl Stranger {
         self.socket.send(&self.last).is_ok()
     }
 
-    /// Takes what comes next: a cookie, or an answer.
+    /// Takes the next message: a cookie, or an answer.
     fn hear(&mut self) {
         let mut room = [0; 2048];
         if let (Ok(length), Ok(from)) = (self.socket.recv(&mut room), NODE.parse()) {

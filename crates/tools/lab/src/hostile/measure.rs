@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bystander::Bystander;
 
-/// How long the attacker holds what he opened, at least.
+/// Least time for which the attacker holds his connections.
 const HELD: Duration = Duration::from_secs(3);
 
 /// After this time all must be as before.
@@ -23,7 +23,7 @@ const WATCHED: Duration = Duration::from_secs(1);
 /// `USER_HZ` is 100 on every Linux.
 const TICKS: f64 = 100.0;
 
-/// What an attack came to.
+/// The cost of an attack.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AttackCost {
     /// Kilobytes that the attacker sent, and attempts.
@@ -91,7 +91,7 @@ pub fn one(attack: &Attack) -> Result<AttackCost> {
     })
 }
 
-/// What a bystander notices for so long.
+/// The observations of a bystander over so much time.
 fn watch(node: &Node, time: Duration) -> super::bystander::Noticed {
     let bystander = Bystander::start(node.address(CALM));
     thread::sleep(time);

@@ -6,8 +6,8 @@ use rustix::process::geteuid;
 
 use crate::topology::Namespace;
 
-/// Leaves the network of the machine, with all threads and programs that are started from now on, until what is returned is dropped;
-/// `None` for who is not root.
+/// Leaves the network of the machine, with all threads and programs started from now on, until the returned guard is dropped;
+/// `None` without root.
 ///
 /// # Errors
 /// When the system does not allow it.

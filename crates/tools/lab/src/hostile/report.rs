@@ -1,4 +1,4 @@
-//! What attacks came to, as a table.
+//! The cost of attacks, as a table.
 
 use hermes_harness::attacks::Attack;
 use serde::{Deserialize, Serialize};

@@ -114,7 +114,7 @@ pub fn bound(chain: LinkChain<'_>, size: usize, round_trips: usize, begin: Durat
 
     let size = size as f64;
     let flow = rate * STEP as f64 / 1000.0;
-    // What each node has, the client first; the last one is the origin.
+    // Bytes at each node, the client first and the origin last.
     let mut has = vec![0.0; links];
     has.push(size);
     while has[0] < size {

@@ -24,10 +24,10 @@ const LATEST: f64 = 0.7;
 /// How long it takes to lay a network and start its nodes.
 const LAYING: Duration = Duration::from_secs(2);
 
-/// Networks that are laid for a download whose nodes are not ready in time.
+/// Attempts at a network whose nodes are ready in time.
 const TRIES: usize = 5;
 
-/// What downloads have in common that are made at once.
+/// The state that simultaneous downloads share.
 pub(super) struct AtOnce {
     /// When their links begin.
     start: Instant,
@@ -47,18 +47,18 @@ impl AtOnce {
     }
 }
 
-/// What is downloaded, how, and when.
+/// A download: its size, its way, and its moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PlannedDownload {
     /// In which order links are up.
     pub order: Order,
-    /// What a random order and the moment are drawn from.
+    /// The seed of a random order and of the moment.
     pub seed: u64,
     /// Bytes of content.
     pub bytes: usize,
     /// Who can read it.
     pub protection: Protection,
-    /// What downloads.
+    /// The client.
     pub client: Downloader,
     /// How it passes.
     pub way: Carriage,
@@ -86,7 +86,7 @@ impl PlannedDownload {
     /// Makes it.
     ///
     /// # Errors
-    /// The network cannot be laid, or what came in custody is wrong.
+    /// The network cannot be laid, or the content that came in custody is wrong.
     pub(super) fn measure(
         self,
         hermes: &Path,
@@ -157,7 +157,7 @@ impl PlannedDownload {
         let output = output.with_context(|| words[0].clone())?;
         let taken = begun.elapsed();
 
-        // A client that fails has its reasons on standard error; what counts is what has arrived.
+        // A client that fails says so on standard error; only the arrived content counts.
         if !output.status.success() || !file.exists() {
             return Ok(None);
         }
@@ -169,7 +169,7 @@ impl PlannedDownload {
         Ok(whole.then_some(taken))
     }
 
-    /// What is run.
+    /// The command of the client.
     fn words(self, row: &NodeRow, file: &Path) -> Result<Vec<String>> {
         let text = |path: &Path| path.to_str().map(str::to_owned).context("a name in UTF-8");
         let scheme = match self.protection {

@@ -2,7 +2,7 @@
 //!
 //! Each download has a network of its own: four nodes of Hermes in a row, a client beside the first, an origin beside the last. Those
 //! that are compared (in custody, over connections from node to node, directly by IP) begin at the same moment of the same schedule.
-//! Beside the times stands the [`bound`]: what no protocol can be below.
+//! Beside the times stands the [`bound`], which no protocol can go below.
 
 pub mod bound;
 mod download;
@@ -73,7 +73,7 @@ pub struct IntermittentArguments {
     files: ResultFiles,
 }
 
-/// What random orders and moments are drawn from.
+/// The first seed of random orders and moments.
 #[derive(Debug, clap::Args)]
 struct Seeds {
     /// Seeds of each order.
@@ -116,7 +116,7 @@ pub enum Carriage {
     Direct,
 }
 
-/// Who reads what is downloaded.
+/// The parties that can read the content.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -146,7 +146,7 @@ impl std::fmt::Display for Protection {
     }
 }
 
-/// What downloads.
+/// The client.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]

@@ -21,7 +21,7 @@ use crate::topology::{Namespace, Topology};
 /// Bytes that may wait at a link: 80 ms of its rate.
 const QUEUE: usize = 100_000;
 
-/// What a packet takes from one node to the next, beside the time that the rate takes.
+/// The delay of a packet from one node to the next, besides the time that its bytes take at the rate.
 const DELAY: Duration = Duration::from_micros(200);
 
 /// Where nodes take requests in custody, and over connections.
@@ -51,7 +51,7 @@ pub struct NodeRow {
 }
 
 impl NodeRow {
-    /// Lays the network, whose links begin at `start`, and starts the nodes.
+    /// Lays the network and starts the nodes. The turns of its links begin at `start`.
     ///
     /// # Errors
     /// When the system does not allow it, or a node does not start.
@@ -211,7 +211,7 @@ fn lay_routes(topology: &Topology) -> Result<()> {
     Ok(())
 }
 
-/// TCP waits no longer than a second there before it tries again.
+/// Lets TCP retry after a second at most.
 fn hurry(namespace: &Namespace) -> Result<()> {
     let script = format!("echo {PATIENCE} > /proc/sys/net/ipv4/tcp_rto_max_ms");
     let status = namespace.command("sh").args(["-c", &script]).status()?;

@@ -1,4 +1,4 @@
-//! What was measured, as a page of the documentation.
+//! The results as a page of the documentation.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -64,7 +64,7 @@ struct Bar {
     name: String,
     colour: &'static str,
     seconds: f64,
-    /// What stands behind it.
+    /// The text behind the bar.
     note: String,
 }
 
@@ -114,7 +114,7 @@ fn bars(results: &TimedDownloads, panel: Panel) -> Vec<Bar> {
     bars
 }
 
-/// What was not measured here.
+/// A bar of a figure that was not measured here.
 fn given(name: &str, colour: &'static str, seconds: Option<f64>) -> Bar {
     let seconds = seconds.unwrap_or_default();
     Bar {

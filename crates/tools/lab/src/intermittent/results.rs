@@ -1,4 +1,4 @@
-//! What was measured: as a table, as JSON, and whether it is good enough.
+//! The results: as a table, as JSON, and the verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +13,23 @@ use super::download::PlannedDownload;
 use super::{Carriage, Downloader, MEGABYTE, Protection};
 use crate::report::load;
 
-/// What the paper's overlay took for 1 and 5 megabytes over links in turn, in seconds (Table VI, first downloads).
+/// Seconds of the paper's overlay for 1 and 5 megabytes over links in turn (Table VI, first downloads).
 const PAPER: [(usize, f64); 2] = [(1, 115.82), (5, 601.49)];
 
-/// As that, with CONNECT, of which it lost a fifth and two thirds.
+/// The same with CONNECT, where it lost a fifth and two thirds of the downloads.
 const PAPER_CONNECT: [(usize, f64); 2] = [(1, 101.7), (5, 567.0)];
 
 /// One download.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TimedDownload {
-    /// What was downloaded, and how.
+    /// The download.
     #[serde(flatten)]
     pub download: PlannedDownload,
     /// When it began, in seconds after the links did.
     pub begin: f64,
-    /// How long it took; none if it was not whole within the limit.
+    /// Its time; `None` if it was not whole within the limit.
     pub seconds: Option<f64>,
-    /// What no protocol can be below, in seconds.
+    /// The lower bound of any protocol, in seconds.
     pub bound: f64,
 }
 
@@ -40,7 +40,7 @@ pub struct TimedDownloads {
     pub downloads: Vec<TimedDownload>,
 }
 
-/// What is compared: order of links, bytes, who can read it, and what downloads.
+/// Downloads that are compared: they differ in their seed and their way alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ComparedCase {
     pub order: Order,
@@ -105,7 +105,7 @@ impl TimedDownloads {
         Ok(())
     }
 
-    /// What was compared.
+    /// The compared downloads.
     pub(super) fn cases(&self) -> BTreeMap<ComparedCase, ByWay<'_>> {
         let mut cases = BTreeMap::<ComparedCase, ByWay<'_>>::new();
         for one in &self.downloads {
@@ -169,7 +169,7 @@ impl TimedDownload {
     }
 }
 
-/// What the paper's overlay took, in seconds, where it was measured.
+/// Seconds of the paper's overlay, where the paper has them.
 pub(super) fn paper(order: Order, megabytes: usize, protection: Protection) -> Option<f64> {
     let table = match (order, protection) {
         (Order::Cyclic, Protection::Hop) => PAPER,

@@ -58,7 +58,7 @@ fn accept(listener: TcpListener, serve: impl Fn(TcpStream) + Clone + Send + 'sta
         while let Ok((stream, _)) = listener.accept() {
             let _ = stream.set_read_timeout(Some(SILENCE));
             let _ = stream.set_write_timeout(Some(SILENCE));
-            // As servers do: what follows a ticket of TLS waits for no acknowledgement of it.
+            // As servers do: the bytes after a TLS ticket do not wait for its acknowledgement.
             let _ = stream.set_nodelay(true);
             let serve = serve.clone();
             thread::spawn(move || serve(stream));

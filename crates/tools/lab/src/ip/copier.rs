@@ -22,7 +22,7 @@ const ROOM: usize = HEADER_BYTES + 65_536;
 /// Name of both devices.
 const DEVICE: &str = "copier";
 
-/// What the kernel cuts TCP to where it leaves a device of this MTU; uncut packets are longer.
+/// The size to which the kernel cuts TCP for a device of this MTU; uncut packets are longer.
 const MTU: u32 = 1500;
 
 /// Options of the hidden command.
@@ -71,7 +71,7 @@ async fn forward(from: &TunPort, to: &TunPort) -> Result<()> {
         let Some((header, packet)) = room[..length].split_first_chunk() else {
             continue;
         };
-        // What a device does not take is lost, as on any link.
+        // A packet that a full device rejects is lost, as on any link.
         drop(to.write(header, packet));
     }
 }

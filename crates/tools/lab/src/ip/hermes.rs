@@ -26,10 +26,10 @@ pub const BEHIND_WIREGUARD: Ipv4Addr = Ipv4Addr::new(10, 41, 0, 9);
 /// The addresses inside; the last node has the first.
 const POOL: &str = "10.41.0.0/24";
 
-/// The address of the far device, at which what is measured listens.
+/// The address of the far device, where the measured server listens.
 const FAR_INNER: &str = "10.41.0.1/32";
 
-/// What nodes speak to each other.
+/// The protocol between nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     /// HTTP/2 without TLS.

@@ -1,4 +1,4 @@
-//! What is measured of one system.
+//! The measurements of one system.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ const SHORT: IpAmounts = IpAmounts {
     trips: 100,
 };
 
-/// What one round gave.
+/// The figures of one round.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct IpFigures {
     /// TCP from the client, in Gbit/s of content: of one flow, and of eight.
@@ -65,7 +65,7 @@ pub struct IpFigures {
     /// TCP to the client.
     pub down: f64,
     pub down_crowd: f64,
-    /// Datagrams a second of which at most 1 % is lost, in thousands, by payload. None where even the lowest rate loses more.
+    /// Datagrams a second of which at most 1 % is lost, in thousands, by payload. `None` when even the lowest rate loses more.
     pub udp_small: Option<f64>,
     pub udp_large: Option<f64>,
     /// Round trips, in microseconds.
@@ -81,7 +81,7 @@ pub struct IpFigures {
 /// Measures it, from a thread in the client's namespace.
 ///
 /// # Errors
-/// When it does not carry what it should.
+/// When the system loses or delays too much to be measured.
 pub fn all(running: &RunningIp, client: &Client, short: bool) -> Result<IpFigures> {
     std::thread::scope(|scope| {
         let load = scope.spawn(|| {
@@ -157,7 +157,7 @@ fn entry(running: &RunningIp, kind: Kind) -> Entry {
     }
 }
 
-/// What flowed, and how long.
+/// The bytes of a transfer, and its time.
 struct Flowed {
     bytes: u64,
     time: Duration,
@@ -210,7 +210,7 @@ async fn downloads(running: &RunningIp, flows: usize, time: Duration) -> Result<
     })
 }
 
-/// The highest rate of datagrams, and what a gigabyte of them cost.
+/// The highest rate of datagrams, and the processor time of a gigabyte of them.
 struct Datagrams {
     thousands: f64,
     processor: f64,

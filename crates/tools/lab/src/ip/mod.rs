@@ -111,7 +111,7 @@ fn measure_all(arguments: &IpArguments) -> Result<IpResults> {
             progress.step(&what);
             let measure = || measure::all(system, &client, arguments.rounds.short);
             let measured = match measure() {
-                // What peers break off is measured once more, as it is no figure of theirs; what Hermes does has failed.
+                // A run that a peer breaks off is repeated, as it gives no figure; one that Hermes breaks off has failed.
                 Err(_) if !system.system.has_hermes() => measure(),
                 measured => measured,
             };

@@ -1,4 +1,4 @@
-//! What IP tunnels cost: figures of all rounds, and what they come to.
+//! The cost of IP tunnels: figures of all rounds, and the goals.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::system::IpSystem;
 use crate::options::Published;
 use crate::report::{Run, Summary, SystemRounds, number, page_table, plain_table};
 
-/// One figure of a round; none where it could not be had.
+/// One figure of a round; `None` when it could not be measured.
 type IpFigure = fn(&IpFigures) -> Option<f64>;
 
 /// The figures, with their names and units.
@@ -32,9 +32,9 @@ const FIGURES: [(&str, IpFigure); 11] = [
 pub struct IpResults {
     /// How.
     pub run: Option<Run>,
-    /// What each system gave, once for each round.
+    /// The rounds of each system.
     pub systems: SystemRounds<IpSystem, IpFigures>,
-    /// What went wrong, and where.
+    /// Measurements that failed, and why.
     pub failures: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ impl IpResults {
         Some(self.of(system, figure)?.median / self.of(to, figure)?.median)
     }
 
-    /// What was wanted of Hermes, and whether it was reached.
+    /// The goals of Hermes, and the verdict on each.
     fn goals(&self) -> Vec<String> {
         use IpSystem::{
             Boringtun, Copier, HermesH2, HermesH2Four, HermesH2Two, HermesH3, HermesH3Four,
@@ -150,7 +150,7 @@ impl IpResults {
         goals.iter().filter_map(Goal::line).collect()
     }
 
-    /// What each node after the second adds to the processor time of TCP, in relation to what the second adds.
+    /// The processor time that each node after the second adds to TCP, as a multiple of the second's addition.
     fn further(&self, one: IpSystem, two: IpSystem, four: IpSystem) -> Option<f64> {
         let time = |system| {
             let summary = self.of(system, |round| Some(round.processor_tcp));
@@ -202,7 +202,7 @@ impl Published for IpResults {
     }
 }
 
-/// What is wanted of a system.
+/// A goal of a system.
 struct Goal {
     what: &'static str,
     system: IpSystem,
@@ -229,7 +229,7 @@ impl Goal {
         }
     }
 
-    /// A line about it; none where it was not measured.
+    /// A line about the goal; `None` without figures for it.
     fn line(&self) -> Option<String> {
         let value = self.value?;
         let reached = match self.at_least {
@@ -250,7 +250,7 @@ fn header() -> Vec<String> {
     std::iter::once("system".to_owned()).chain(names).collect()
 }
 
-/// What the page begins with.
+/// The head of the page.
 const INTRODUCTION: &str = "# What IP tunnels cost
 
 A client and a server in a network namespace each, with a cable between them, on one machine: everything shares its processors, so only figures of the

@@ -1,4 +1,4 @@
-//! The systems: what carries packets between a client and a server.
+//! The systems that carry packets between a client and a server.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -25,13 +25,13 @@ const STEP: Duration = Duration::from_millis(10);
 /// The device of connect-ip-go, on both sides.
 const DEVICE: &str = "connectip";
 
-/// What fits its first datagrams, whose size is a setting of ours.
+/// The MTU that fits its first datagrams, whose size is a setting of ours.
 const CONNECT_IP_MTU: u32 = 1380;
 
 /// Where its proxy listens.
 const CONNECT_IP_PORT: u16 = 4433;
 
-/// What carries the packets.
+/// A carrier of packets.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -215,7 +215,7 @@ impl RunningIp {
     /// Starts it, over a cable of this `rate` in Mbit/s, if there is one. Must be called on the main thread, as all that starts processes.
     ///
     /// # Errors
-    /// With the logs of what does not start.
+    /// With the logs of its processes, when one does not start.
     pub fn start(
         system: IpSystem,
         programs: &Programs,
@@ -250,12 +250,12 @@ impl RunningIp {
         })
     }
 
-    /// Processor time of what carries the packets, so far. The kernel's own work for devices is not in it.
+    /// Processor time of its processes so far. The kernel's own work for devices is not in it.
     pub fn processor_time(&self) -> Duration {
         self.tunnel.iter().map(Process::processor_time).sum()
     }
 
-    /// What the processes printed.
+    /// The output of its processes.
     pub fn logs(&self) -> String {
         self.tunnel.iter().map(Process::log).collect()
     }

@@ -16,7 +16,7 @@ use crate::topology::Namespace;
 /// Where WireGuard listens, on the server's side.
 pub const PORT: u16 = 51820;
 
-/// What WireGuard takes for its devices by default.
+/// WireGuard's default MTU.
 const MTU: u32 = 1420;
 
 /// How long a program may take until its socket is there.
@@ -44,7 +44,7 @@ impl EndKeys {
     }
 }
 
-/// One of the programs, and what it is told before the name of its device.
+/// One of the programs, and its arguments before the name of the device.
 pub struct WireguardProgram<'a> {
     pub program: &'a Path,
     pub arguments: &'a [&'a str],
@@ -98,7 +98,7 @@ pub fn start_near(
     near.start(program, network, folder)
 }
 
-/// One end, and what its configuration has of its own.
+/// One end, and the part of its configuration that the other end does not share.
 struct WireguardEnd<'a> {
     label: &'static str,
     /// Its own key, and that by which it knows the other end.

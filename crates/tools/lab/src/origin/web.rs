@@ -20,7 +20,7 @@ static RESPONSE: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The head of a response whose content no one waits to the end of: 1 TiB.
+/// The head of an endless response of 1 TiB: the client leaves before its end.
 const BULK: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\ncontent-length: 1099511627776\r\n\r\n";
 
 fn is_bulk(head: &[u8]) -> bool {

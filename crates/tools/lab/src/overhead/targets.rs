@@ -1,4 +1,4 @@
-//! What Hermes is to reach, and whether it did.
+//! The goals of Hermes, and the verdict on each.
 
 use std::fmt;
 
@@ -356,7 +356,7 @@ struct Checked {
     outcome: Outcome,
 }
 
-/// A line for each target whose figures were measured, and how many were reached.
+/// A line for each target with figures, and the number of reached ones.
 pub fn lines(results: &CaseResults) -> Vec<String> {
     let checked = check(results);
     if checked.is_empty() {
@@ -405,7 +405,7 @@ fn check(results: &CaseResults) -> Vec<Checked> {
     checked
 }
 
-/// What is compared with the bound. Beside those of another system, latencies are what they add to the direct way.
+/// The figure to compare with the bound. Against another system, a latency is the addition to the direct way.
 fn found(results: &CaseResults, case: Case, figure: &Figure, bound: Bound) -> Option<f64> {
     let value = |system| {
         results

@@ -1,4 +1,4 @@
-//! QUIC by itself, and HTTP/3 between a client and a server without a proxy: what everything above it cannot be better than on this machine.
+//! QUIC by itself, and HTTP/3 between a client and a server without a proxy: the bound on this machine for everything above it.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -130,7 +130,7 @@ async fn serve(server: &Endpoint, bytes: u64) -> Result<()> {
     while left > 0 {
         let mut next = [zeros.slice(..left.min(WRITE as u64) as usize)];
         left -= next[0].len() as u64;
-        // It advances past what was written.
+        // `write` advances past the written bytes.
         while !next[0].is_empty() {
             send.write(&mut next).await?;
         }

@@ -29,7 +29,7 @@ const SHORT: &[f64] = &[0.0, 2.0];
 /// Of each direction.
 const DELAY: Duration = Duration::from_millis(20);
 
-/// Clients at once, and what each of them loads.
+/// Clients at once, and the bytes that each loads.
 const CLIENTS: u32 = 16;
 const EACH: u64 = 64 * 1024;
 

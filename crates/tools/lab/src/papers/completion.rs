@@ -37,7 +37,7 @@ const REST: Duration = Duration::from_millis(200);
 /// Time between two connections that a slow origin accepts.
 const SLOW: Duration = Duration::from_micros(500);
 
-/// How much faster none was than the paper's proxies at 1000 clients, as a share of the proxies' time; where it was slower, with a minus.
+/// The paper's gain without proxies at 1000 clients, as a share of the proxies' time; negative where it was slower without them.
 const PAPER: [(Kind, f64); 4] = [
     (Kind::Http, -0.184),
     (Kind::Tcp, -1.105),
@@ -151,7 +151,7 @@ fn add(sheet: &mut Sheet, case: &str, system: &str, burst: &Burst) {
     sheet.add(case, system, failed, burst.failed as f64);
 }
 
-/// At the largest burst the overlay is to stand to none no worse than the paper's did.
+/// At the largest burst the overlay should cost no more than the paper's did.
 pub(super) fn goals(sheet: &Sheet) -> Vec<PaperGoal> {
     let mut goals = Vec::new();
     for origin in ["quick origin", "slow origin"] {

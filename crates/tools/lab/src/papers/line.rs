@@ -1,4 +1,4 @@
-//! A client's network and an origin's, with a link between them that delays and loses packets, or with none of that.
+//! A client's network and an origin's, with a link between them that may delay and lose packets.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) struct FaultyCable {
     pub(super) origin: Addresses,
 }
 
-/// What the link does to packets, in each direction.
+/// The faults of the link, in each direction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Faults {
     pub(super) delay: Duration,
@@ -41,7 +41,7 @@ impl FaultyCable {
         let mut topology = Topology::new();
         for name in ["near", "far"] {
             let namespace = topology.add(name)?;
-            // As QUIC does here: what is compared is not the congestion control.
+            // The congestion control of QUIC here, as the comparison is not about it.
             let cubic = "net.ipv4.tcp_congestion_control=cubic";
             namespace.run(&["sysctl", "-q", "-w", cubic]).context(
                 "a new network may not use CUBIC: sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic'",

@@ -48,7 +48,7 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 /// How long an update may take.
 const UPDATE_LIMIT: Duration = Duration::from_secs(20);
 
-/// What the paper's updates took at most, in milliseconds.
+/// The longest update of the paper, in milliseconds.
 const PAPER: f64 = 10_000.0;
 
 /// The nodes, the first of two being the far one.
@@ -271,7 +271,7 @@ impl Echoes {
     }
 }
 
-/// What the last lines of `ping` say. Those that were on their way when it was told to end are not lost.
+/// The figures in the last lines of `ping`. Echoes on their way at its end are not lost.
 fn counted(text: &str) -> Option<[f64; 2]> {
     let line = text
         .lines()

@@ -26,7 +26,7 @@ struct SheetSeries {
     values: Vec<f64>,
 }
 
-/// A goal, and what was measured for it.
+/// A goal, and its figure.
 #[derive(Debug, Clone)]
 pub struct PaperGoal {
     /// In words, with the bound.
@@ -49,7 +49,7 @@ pub struct PageHead {
 }
 
 impl Sheet {
-    /// Adds what a round has measured.
+    /// Adds a figure of a round.
     pub fn add(&mut self, case: &str, system: &str, figure: Figure, value: f64) {
         let same = |series: &&mut SheetSeries| {
             series.case == case && series.system == system && series.figure == figure
@@ -79,7 +79,7 @@ impl Sheet {
         }
     }
 
-    /// Median and range of a figure; none if it was not measured.
+    /// Median and range of a figure; `None` if it was not measured.
     pub fn of(&self, case: &str, system: &str, figure: &str) -> Option<Summary> {
         let found = self.series.iter().find(|series| {
             series.case == case && series.system == system && series.figure.name == figure
@@ -127,7 +127,7 @@ impl Sheet {
         })
     }
 
-    /// Writes and shows what was measured, with what the file has of earlier runs.
+    /// Writes and prints the results, together with those of earlier runs in the file.
     ///
     /// # Errors
     /// A file cannot be read or written, or a measurement has failed.

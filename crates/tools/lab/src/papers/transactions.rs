@@ -155,7 +155,7 @@ async fn through(hermes: &Running, around: &Around<'_>, hops: u8, count: u32) ->
     Ok(measured)
 }
 
-/// What the clients have seen, in microseconds.
+/// The figures of all clients, in microseconds.
 async fn figures(entry: &HopEntry, count: u32) -> Result<Measured> {
     let mut clients = JoinSet::new();
     for _ in 0..count {
@@ -182,7 +182,7 @@ async fn figures(entry: &HopEntry, count: u32) -> Result<Measured> {
     ])
 }
 
-/// What one client has seen, in microseconds.
+/// The times of one client, in microseconds.
 struct ClientTimes {
     first: f64,
     trips: Vec<f64>,

@@ -133,7 +133,7 @@ fn once(bench: &PaperBench<'_>, count: u32) -> Result<Measured> {
     })
 }
 
-/// What all tunnels carry at once, and what that costs.
+/// The load that all tunnels carry at once, and its cost.
 async fn carried(flows: &[Entry], time: Duration, nodes: &[Process]) -> Result<Measured> {
     let used = || nodes.iter().map(Process::processor_time).sum::<Duration>();
     let before = used();

@@ -15,7 +15,7 @@ use crate::traffic::{Entry, Kind, Link};
 
 /// Receive buffers of UDP sockets, else the first datagrams of a burst are lost.
 const UDP_BUFFER: u32 = 4 << 20;
-/// What breaks circuits by default, at 1024, shall not.
+/// Bounds of circuit breakers far above the default of 1024, which bursts would meet.
 const NO_LIMIT: u32 = 1_000_000;
 
 pub fn start(around: &Surroundings, folder: &Path) -> Started {
@@ -174,7 +174,7 @@ fn everything(link: Link) -> Value {
     ] })
 }
 
-/// What is done with requests for some domains.
+/// The routes of requests for some domains.
 pub(crate) fn host(name: &str, domains: &[&str], route: Value) -> Value {
     json!({ "name": name, "domains": domains, "routes": [route] })
 }

@@ -12,7 +12,7 @@ use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 use crate::traffic::{Entry, Kind, Link};
 
-/// CONNECT-UDP sessions of the one user whose clients all are: those of a series of bursts that have not fallen idle when the
+/// CONNECT-UDP sessions of the one user of all clients: those of a series of bursts that have not fallen idle when the
 /// next begins. The usual bound is one user's.
 const SESSIONS: usize = 100_000;
 

@@ -78,7 +78,7 @@ impl System {
         })
     }
 
-    /// Where exchanges of this kind enter, to go over this link; none if the system cannot carry them.
+    /// The entry of exchanges of this kind over this link; `None` if the system cannot carry them.
     pub fn entry(&self, kind: Kind, link: Link) -> Option<&Entry> {
         self.entries
             .iter()
@@ -96,7 +96,7 @@ impl System {
         self.processes.iter().map(Process::memory).sum()
     }
 
-    /// What its processes have resident, in bytes, whether shared with others or not.
+    /// Resident memory of its processes in bytes, shared pages included.
     pub fn resident(&self) -> u64 {
         self.processes.iter().map(Process::resident).sum()
     }

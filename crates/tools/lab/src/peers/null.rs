@@ -10,7 +10,7 @@ use crate::forwarder::Mode;
 use crate::process::Process;
 use crate::traffic::{Entry, Kind, Link};
 
-/// What each forwarder does for a kind and a link: beside the client, then beside the origin.
+/// The work of each forwarder for a kind and a link: beside the client, then beside the origin.
 const WAYS: [(Kind, Link, Mode, Mode); 7] = [
     (Kind::Http, Link::H1, Mode::Kept, Mode::Plain),
     (Kind::Http, Link::H2, Mode::Join, Mode::SplitKept),

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Result, bail};
 
-/// Below what systems give to clients, so that no one takes a port between the choice and its use.
+/// Below the range of ephemeral ports, so that no client takes a port between its choice and its use.
 const RANGE: std::ops::Range<u16> = 20_000..30_000;
 /// More than enough for a range of which little is used.
 const TRIES: usize = 1000;
 
-/// What is tried next: one after the other, so that no port is given twice before its user listens there.
+/// The next port to try, in order, so that no port is given twice before its user listens there.
 static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(fastrand::u16(..)));
 
 /// An address on loopback whose port is free for TCP and UDP.

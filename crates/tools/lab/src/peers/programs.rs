@@ -130,7 +130,7 @@ impl Programs {
         Ok(counted)
     }
 
-    /// What `./test install` has built in this folder.
+    /// The build that `./test install` left in this folder.
     pub fn built(&mut self, peers: &Path) {
         self.masque_go = peers.join("masque-go");
         self.connect_ip_go = peers.join("connect-ip-go");

@@ -7,15 +7,15 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-/// What Cargo leaves in the folder of each profile.
+/// A folder that Cargo creates within the folder of each profile.
 const OF_CARGO: &str = ".cargo-lock";
 
 /// The build that was measured, for later readers of the figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredBuild {
-    /// What it says of itself: `hermes 0.1.0`.
+    /// Its version line: `hermes 0.1.0`.
     version: String,
-    /// The profile that Cargo built it with; `None`: it lies where Cargo did not put it.
+    /// The profile of Cargo's build; `None` for a program outside Cargo's folders.
     profile: Option<String>,
     /// Its size.
     bytes: u64,

@@ -1,4 +1,4 @@
-//! What is measured of one proxy.
+//! The measurements of one proxy.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ const SHORT: Amount = Amount {
     time: Duration::from_millis(700),
 };
 
-/// What one round gave, in microseconds.
+/// The figures of one round, in microseconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct DecisionCost {
     /// Time of an exchange on a kept connection.

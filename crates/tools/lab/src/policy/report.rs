@@ -1,4 +1,4 @@
-//! What decisions cost: figures of all rounds, and what they come to.
+//! The cost of decisions: figures of all rounds, and the goals.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,19 +9,19 @@ use super::rules::MANY;
 use crate::options::Published;
 use crate::report::{Run, Summary, SystemRounds, number, page_table, plain_table};
 
-/// What rules of Hermes may add to an exchange, in microseconds.
+/// Goal: the most that rules of Hermes add to an exchange, in microseconds.
 const NATIVE_MOST: f64 = 5.0;
 
-/// What they may add to its processor time.
+/// Goal: the most that they add to its processor time.
 const NATIVE_SHARE: f64 = 0.03;
 
-/// What a policy in Rego may add to an exchange, in microseconds.
+/// Goal: the most that a policy in Rego adds to an exchange, in microseconds.
 const REGO_MOST: f64 = 50.0;
 
 /// Where the instructions of a decision are, beside this page.
 const PROFILES: &str = "profiles.md#a-decision";
 
-/// The share of what Envoy with OPA adds that both may add.
+/// Goal: their most, as a share of the addition of Envoy with OPA.
 const OF_ENVOY_OPA: f64 = 0.1;
 
 /// One figure of a round.
@@ -40,10 +40,10 @@ const FIGURES: [(&str, PartOfCost); 4] = [
 pub struct Decisions {
     /// How.
     pub run: Option<Run>,
-    /// With which build of Hermes; `None`: that was not noted.
+    /// The build of Hermes; `None` in results of a version that did not note it.
     #[serde(default)]
     pub build: Option<MeasuredBuild>,
-    /// What each system gave, once for each round.
+    /// The rounds of each system.
     pub systems: SystemRounds<Decider, DecisionCost>,
 }
 
@@ -53,7 +53,7 @@ impl Decisions {
         self.systems.summary(decider, |round| Some(figure(round)))
     }
 
-    /// What a decision adds: over rounds, what the system has more than its proxy alone in the same round.
+    /// The addition of a decision: in each round, the difference between the system and its proxy alone.
     fn added(&self, decider: Decider, figure: PartOfCost) -> Option<Summary> {
         let with = self.systems.of(decider);
         let without = self.systems.of(decider.bare());
@@ -107,7 +107,7 @@ impl Decisions {
             .collect()
     }
 
-    /// What was wanted, and whether it was reached.
+    /// The goals, and the verdict on each.
     fn goals(&self) -> Vec<String> {
         let kept = FIGURES[0].1;
         let processor = FIGURES[3].1;
@@ -192,7 +192,7 @@ impl Published for Decisions {
     }
 }
 
-/// A line about one goal; none where it was not measured.
+/// A line about one goal; `None` without figures for it.
 fn goal(what: &str, value: Option<f64>, most: f64) -> Option<String> {
     let value = value?;
     let word = if value <= most { "reached" } else { "missed" };

@@ -42,7 +42,7 @@ allow := {"allowed": true, "headers": {"x-secure": "user"}} if {
 }
 "#;
 
-/// The same for what a node of Hermes sends to OPA's data API.
+/// The same policy for the questions of Hermes to OPA's data API.
 pub const REGO_OF_DATA_API: &str = r#"package overlay
 
 import rego.v1

@@ -1,4 +1,4 @@
-//! What a number says.
+//! The meaning of a number.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub enum Better {
     More,
 }
 
-/// What a number is.
+/// A figure: the meaning of its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figure {
     /// Its name within the case.
@@ -24,7 +24,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// One of which less is better.
+    /// A figure of which less is better.
     pub fn less(name: impl Into<String>, unit: &str) -> Self {
         Self {
             name: name.into(),
@@ -33,7 +33,7 @@ impl Figure {
         }
     }
 
-    /// One of which more is better.
+    /// A figure of which more is better.
     pub fn more(name: impl Into<String>, unit: &str) -> Self {
         Self {
             name: name.into(),

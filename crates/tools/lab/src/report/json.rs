@@ -16,7 +16,7 @@ pub fn load<R: DeserializeOwned>(file: &Path) -> Result<R> {
     serde_json::from_str(&text).with_context(|| file.display().to_string())
 }
 
-/// Writes a file, in place of what was there.
+/// Writes a file, over an earlier one.
 ///
 /// # Errors
 /// When it cannot be written.

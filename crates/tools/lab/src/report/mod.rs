@@ -1,4 +1,4 @@
-//! What was measured, and how it is shown.
+//! Results, and their forms: a file, a table, a page, a picture.
 
 mod cells;
 mod figure;

@@ -11,7 +11,7 @@ pub struct Results<C, S> {
     pub runs: Vec<Run>,
     /// The figures.
     pub series: Vec<Series<C, S>>,
-    /// What went wrong, and where.
+    /// Measurements that failed, and why.
     pub failures: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl<C, S> Default for Results<C, S> {
 }
 
 impl<C: Copy + Ord, S: Copy + Ord> Results<C, S> {
-    /// Adds what a round has measured.
+    /// Adds a figure of a round.
     pub fn add(&mut self, case: C, system: S, figure: Figure, value: f64) {
         let same = |series: &&mut Series<C, S>| {
             series.case == case && series.system == system && series.figure == figure

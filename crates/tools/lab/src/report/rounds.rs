@@ -30,7 +30,7 @@ impl<S: Copy + Ord, R> SystemRounds<S, R> {
         self.0.iter().map(|(system, _)| *system)
     }
 
-    /// The rounds of a system; none of one that was not measured.
+    /// The rounds of a system; empty for one that was not measured.
     pub fn of(&self, system: S) -> &[R] {
         let found = self.0.iter().find(|(of, _)| *of == system);
         found.map_or(&[], |(_, rounds)| rounds)

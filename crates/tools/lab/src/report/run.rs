@@ -18,7 +18,7 @@ pub struct Run {
     pub seconds: f64,
 }
 
-/// Options whose values are files: of no interest to a reader of the figures.
+/// Options for files, of no interest to a reader of the figures.
 const FILES: [&str; 5] = ["--json", "--svg", "--markdown", "--hermes", "--peers"];
 
 impl Run {

@@ -1,6 +1,6 @@
 //! Medians and ranges: rounds are few and some are disturbed, so no mean is taken.
 
-/// What the rounds gave.
+/// A figure over all rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     /// The value in the middle.
@@ -12,7 +12,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of some values; none of none.
+    /// The summary of some values; `None` without values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let least = values.iter().copied().reduce(f64::min)?;
         let most = values.iter().copied().reduce(f64::max)?;
@@ -24,7 +24,7 @@ impl Summary {
     }
 }
 
-/// The value in the middle, or the mean of the two there; 0 of none.
+/// The value in the middle, or the mean of the two there; 0 without values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -37,7 +37,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The mean of some values, and their standard deviation; none of none.
+/// The mean of some values, and their standard deviation; `None` without values.
 pub fn deviation(values: &[f64]) -> Option<(f64, f64)> {
     let count = values.len() as f64;
     let mean = (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)?;

@@ -1,7 +1,7 @@
 //! Networks of our own: network namespaces, cables between them, addresses and routes.
 //!
 //! What it is: a [`Topology`] has namespaces by name; [`Topology::cable`] lays a pair of virtual Ethernet devices between
-//! two of them, [`Topology::route`] says how one reaches what is behind another. Programs are started in a namespace with
+//! two of them, [`Topology::route`] leads from one to the networks behind another. Programs are started in a namespace with
 //! [`Namespace::command`]. Nothing of it touches the networks of the machine, and nothing is left behind: a namespace lives
 //! as long as its holder, a process that ends when ours does, even by SIGKILL.
 //!
@@ -60,7 +60,7 @@ impl Topology {
     /// The namespace of this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such namespace.
     pub fn namespace(&self, name: &str) -> Result<&Namespace> {
         self.namespaces
             .get(name)
@@ -92,7 +92,7 @@ impl Topology {
         to.attach(far, other.address)
     }
 
-    /// What is at `prefix` is reached from `namespace` by the neighbour with the address `by`.
+    /// Routes `prefix` from `namespace` over the neighbour with the address `by`.
     ///
     /// # Errors
     /// When there is no such neighbour.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// What holds the namespace: it says that it is there, then waits until its parent is gone.
+/// The holder of the namespace: it prints a line once it is inside, then waits until its parent is gone.
 const HOLDER: &str = "echo; exec cat";
 
 /// A network namespace. It ends with this value, and with the programs that were started in it.
@@ -66,10 +66,10 @@ impl Namespace {
         command
     }
 
-    /// Runs a program in it to its end and gives what it printed.
+    /// Runs a program in it to its end, and returns its output.
     ///
     /// # Errors
-    /// With what it printed, when it fails.
+    /// With its output, when it fails.
     pub fn run<A: AsRef<OsStr>>(&self, words: &[A]) -> Result<String> {
         let (program, arguments) = words.split_first().context("no program is named")?;
         let mut command = self.command(program);

@@ -19,7 +19,7 @@ const REQUEST: &[u8] = b"GET http://web.lab/bulk HTTP/1.1\r\nHost: web.lab\r\n\r
 const READ: usize = 1 << 20;
 /// Bytes of one write.
 const WRITE: usize = 256 << 10;
-/// How long what was written may take to arrive.
+/// Longest time from the last write to its arrival.
 const ARRIVE: Duration = Duration::from_secs(30);
 
 /// Bytes that come without end.

@@ -10,23 +10,23 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Entry;
 use crate::origin::{self, COUNT, ECHO};
 
-/// Payload of a datagram: what fits the path of a tunnel on the Internet.
+/// Payload of a datagram, which fits the path of a tunnel on the Internet.
 pub const PAYLOAD: usize = 1200;
-/// What a datagram that is counted begins with: what it is, and the name of its count.
+/// The head of a counted datagram: its kind, and the name of its count.
 const SHORTEST: usize = 5;
 /// Between two batches of sends; timers are not finer.
 const TICK: Duration = Duration::from_millis(1);
 /// The last datagrams arrive while two answers of the origin, so far apart, differ.
 const SETTLE: Duration = Duration::from_millis(40);
 
-/// What could not be sent in time is not sent later: it would come as a burst that no one asked for.
+/// Datagrams late by more than this are left out: they would leave as a burst.
 const BEHIND: Duration = Duration::from_millis(3);
 /// How long a session may take to open.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 /// After which time without an answer it is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What was sent and what came.
+/// Datagrams that were sent, and those that arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct Trial {
     /// Datagrams sent in a second.
@@ -47,7 +47,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A new client whose session is open: one datagram has come back. `origin` is asked what came.
+    /// A new client whose session is open: one datagram has come back. `origin` counts arrivals.
     ///
     /// # Errors
     /// When no socket can be had.
@@ -55,7 +55,7 @@ impl Sender {
         Self::several(entry.address, origin, 1).await
     }
 
-    /// So many clients whose sessions at `entry` are open.
+    /// So many clients with open sessions at `entry`.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -155,7 +155,7 @@ async fn open(entry: SocketAddr) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Whether a datagram comes back soon: what carries it may lose one.
+/// Whether a datagram comes back soon; one may be lost.
 async fn answers(socket: &UdpSocket) -> Result<bool> {
     socket
         .send_segments(None, &[ECHO], None)

@@ -1,4 +1,4 @@
-//! What the load generator sends: kinds of exchanges, and the sessions that carry them.
+//! The load: kinds of exchanges, and the sessions that carry them.
 
 pub mod bulk;
 pub mod datagrams;
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// What is carried.
+/// A kind of exchange.
 #[derive(
     Debug,
     Clone,
@@ -38,7 +38,7 @@ pub enum Kind {
     Udp,
 }
 
-/// What the two proxies of a pair speak to each other.
+/// The protocol between the two proxies of a pair.
 #[derive(
     Debug,
     Clone,
@@ -103,7 +103,7 @@ impl Link {
 /// Where a client of one kind enters a system.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// What enters here.
+    /// The kind of its exchanges.
     pub kind: Kind,
     /// Where clients connect.
     pub address: SocketAddr,

@@ -8,7 +8,7 @@ use super::datagrams::Sender;
 
 /// Share that may be lost.
 const LOSS: f64 = 0.01;
-/// The first rate, datagrams a second; what cannot carry it is tried with less.
+/// The first rate, datagrams a second; a system that cannot carry it is tried with lower ones.
 const FIRST: f64 = 10_000.0;
 /// Rates grow by this factor until too much is lost; then the interval is halved this often.
 const GROWTH: f64 = 1.5;
@@ -25,7 +25,7 @@ pub struct Highest<U> {
     pub rate: f64,
     /// Datagrams that came.
     pub received: u64,
-    /// What was used before the trial, and after it.
+    /// Processor time before the trial, and after it.
     pub used: (U, U),
 }
 

@@ -21,20 +21,20 @@ use crate::origin::{ECHO, tls_name};
 const LIMIT: Duration = Duration::from_secs(10);
 /// A datagram that is not answered by then is lost.
 const UDP_LIMIT: Duration = Duration::from_secs(2);
-/// Bytes that are sent and come back, except over HTTP. The first says what the origin shall do.
+/// Bytes that are sent and come back, except over HTTP. The first byte tells the origin its task.
 const MESSAGE: usize = 64;
 
 /// The last part of the addresses that clients come from.
 const SOURCES: std::ops::RangeInclusive<u8> = 1..=16;
 
-/// What all sessions share.
+/// The state that all sessions share.
 #[derive(Clone)]
 pub struct Client {
     tls: TlsConnector,
     name: ServerName<'static>,
 }
 
-/// What one client has open.
+/// The open session of one client.
 pub enum Session {
     /// A connection that carries requests.
     Http(TcpStream, Buffer),

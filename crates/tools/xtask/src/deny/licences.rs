@@ -20,10 +20,10 @@ const TAKEN: [&str; 13] = [
 /// Does the expression leave a choice in which every licence is taken?
 ///
 /// The grammar is that of SPDX 2.3, annex D: `AND` binds more tightly than `OR`, `WITH` more tightly than both. `/` is
-/// what cargo once had for `OR`.
+/// the former form of `OR` in cargo.
 ///
 /// # Errors
-/// Where the expression is none.
+/// When the text is not an SPDX expression.
 pub fn accepted(expression: &str) -> Result<bool, String> {
     let spaced = expression
         .replace('(', " ( ")

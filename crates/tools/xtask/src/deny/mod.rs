@@ -1,6 +1,6 @@
-//! What may come into the dependency tree: licences, banned and duplicate crates, and where crates come from.
+//! Rules for the dependency tree: licences, banned and duplicate crates, and the sources of crates.
 //!
-//! What it is not: a check for known vulnerabilities. `./test advisories` is.
+//! It does not check for known vulnerabilities: `./test advisories` does.
 
 mod licences;
 mod rules;
@@ -48,7 +48,7 @@ pub fn check() -> Result<String, String> {
     }
 }
 
-/// What cargo builds for every target, each crate once.
+/// The crates that cargo builds for any target, each once.
 fn crates() -> Result<BTreeSet<Crate>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut crates = BTreeSet::new();
@@ -114,7 +114,7 @@ fn ban(of: &Crate) -> Option<String> {
     ))
 }
 
-/// Crates in two versions, but for those that are known; and what is known without need.
+/// Crates in two versions that the rules do not name, and rules that are no longer needed.
 fn duplicates(crates: &BTreeSet<Crate>) -> Vec<String> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for each in crates {

@@ -1,4 +1,4 @@
-//! What may not come in, each with its reason; what may come twice, each with who needs it.
+//! Banned crates, each with its reason; duplicate crates, each with the crate that needs it.
 
 /// The systems that Hermes is for. On WebAssembly quinn-proto would bring in ring.
 pub const TARGETS: [&str; 5] = [

@@ -29,7 +29,7 @@ pub(super) struct CertAuthority {
 }
 
 impl CertAuthority {
-    /// The one in `folder`; a new one if there is none.
+    /// The authority in `folder`, created if there is none.
     ///
     /// # Errors
     /// Its files cannot be read or written, or one of them is missing.

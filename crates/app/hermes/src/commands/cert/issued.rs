@@ -55,7 +55,7 @@ impl Issued {
         now >= self.until.saturating_sub(third)
     }
 
-    /// That it is what is asked for.
+    /// Checks that it is the requested certificate.
     ///
     /// # Errors
     /// It has other names.

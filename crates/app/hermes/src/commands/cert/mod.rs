@@ -37,7 +37,7 @@ pub struct Cert {
     renew: bool,
 }
 
-/// What happened to one file.
+/// The result for one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Action {
@@ -102,7 +102,7 @@ pub fn run(command: &Cert, output: Output) -> Result<(), Failure> {
 /// Makes an authority and these certificates in a folder, for as long as the command does unless it is told otherwise.
 ///
 /// # Errors
-/// As [`run`], or a name is none.
+/// As [`run`], or when a name is not valid.
 pub fn make(folder: &Path, certificates: &[String]) -> Result<(), String> {
     let certificates = certificates.iter().map(|text| text.parse());
     let command = Cert {

@@ -1,4 +1,4 @@
-//! An HTTP server whose answer is the request that it got.
+//! An HTTP server that answers with the request itself.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -67,7 +67,7 @@ async fn answer(
     response
 }
 
-/// Counts the content, and keeps none of it.
+/// Counts the bytes of the content without keeping them.
 async fn read(mut content: Incoming) -> (Option<u64>, HeaderMap) {
     let mut length = 0;
     let mut trailers = HeaderMap::new();

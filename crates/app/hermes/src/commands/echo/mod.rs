@@ -1,4 +1,4 @@
-//! `hermes echo`: servers that show what they got, to try an overlay with.
+//! `hermes echo`: servers that show their requests, to try an overlay with.
 
 mod http;
 mod plain;

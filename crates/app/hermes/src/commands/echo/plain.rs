@@ -1,4 +1,4 @@
-//! Servers of bytes and of datagrams, which send back what they get.
+//! Servers of bytes and of datagrams that echo.
 
 use std::net::SocketAddr;
 

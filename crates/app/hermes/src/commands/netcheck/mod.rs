@@ -67,7 +67,7 @@ impl ValueEnum for Requirement {
     }
 }
 
-/// The word of a feature in options and JSON; and what it is for.
+/// The word of a feature in options and JSON, and its purpose.
 fn words(feature: Feature) -> (&'static str, &'static str) {
     match feature {
         Feature::Tun => ("tun", "TUN devices"),
@@ -111,7 +111,7 @@ impl PathFinding {
     }
 }
 
-/// Tries everything, and says what came of it.
+/// Tries everything, and prints the results.
 ///
 /// # Errors
 /// A file is not valid; or something that is required does not work.
@@ -190,7 +190,7 @@ fn endpoints(file: &Path) -> Result<Vec<HostPort>, Failure> {
 }
 
 async fn try_path(server: HostPort) -> PathFinding {
-    // Past the device of a node on this machine, as that does. Who may not make a mark has none.
+    // Past the TUN device of a node on this machine, as the node's own sockets. Without the right to mark sockets there is no such device.
     let _ = own_mark::begin();
     let outcome = match resolve(&server).await {
         Ok(address) => Ok(measure_path(address).await),
@@ -235,7 +235,7 @@ fn show_features(findings: &[FeatureFinding], situation: &Situation, output: Out
     }
 }
 
-/// What works, or does not.
+/// A line about a feature or a path.
 fn line(output: Output, colour: Colour, name: &str, said: &str) {
     let word = match colour {
         Colour::Good => "ok     ",
@@ -267,7 +267,7 @@ fn show_path(finding: &PathFinding, output: Output) {
     }
 }
 
-/// What was found about a path, in words.
+/// The findings about a path, in words.
 fn spoken(report: &PathReport) -> String {
     let tcp = match &report.tcp {
         Ok(time) => format!("TCP in {}", milliseconds(*time)),
@@ -293,7 +293,7 @@ fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", 1000.0 * time.as_secs_f64())
 }
 
-/// Versions of QUIC as people call them. What is reserved to be ignored is left out.
+/// Versions of QUIC as people call them. Versions reserved to be ignored are left out (RFC 9000, 15).
 fn versions(numbers: &[u32]) -> Vec<String> {
     let is_reserved = |number: &u32| number & 0x0f0f_0f0f == 0x0a0a_0a0a;
     let real = numbers.iter().filter(|number| !is_reserved(number));

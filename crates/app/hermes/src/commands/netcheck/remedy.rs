@@ -1,4 +1,4 @@
-//! What would mend what is missing: lines to run or to write, for this process and this reason.
+//! Remedies for missing features: lines to run or to write, for this process and this reason.
 
 use std::fmt;
 use std::fs;
@@ -84,7 +84,7 @@ impl fmt::Display for Situation {
     }
 }
 
-/// What would mend it: ways of which one is enough, the likeliest first.
+/// The remedies of a feature: one is enough, the likeliest comes first.
 pub fn lines(feature: Feature, missing: &Missing, situation: &Situation) -> Vec<String> {
     let error = match &missing.reason {
         MissingReason::Refused(error) => error,
@@ -234,7 +234,7 @@ fn partly(feature: Feature) -> Vec<String> {
     }
 }
 
-/// What would mend a path.
+/// The remedies of a path.
 pub fn path_lines(report: &PathReport) -> Vec<String> {
     let mut lines = Vec::new();
     match &report.quic {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 #[doc(alias = "bound")]
 const WAITING: usize = 16;
 
-/// What a key means.
+/// The meaning of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     /// End.

@@ -23,7 +23,7 @@ use rates::Rates;
 use sample::{Sample, samples};
 use screen::Screen;
 
-/// How often the screen is drawn again, and what rates are measured over.
+/// The interval of the screen, and of its rates.
 const REFRESH: Duration = Duration::from_secs(1);
 
 /// Arguments of `hermes top`.

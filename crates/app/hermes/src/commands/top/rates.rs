@@ -1,4 +1,4 @@
-//! What happened between two moments, a second; what `--json` writes.
+//! Rates between two samples, for the screen and for `--json`.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::sample::Sample;
 /// Tunnels and requests that are shown at most, those that last longest.
 const LONGEST: usize = 50;
 
-/// What happened between two moments.
+/// Rates between two samples.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Rates {
     /// Every node.
@@ -54,7 +54,7 @@ pub struct Rate {
     pub flow: Flow,
 }
 
-/// What happened, a second; and since the node's start.
+/// A rate a second, and the total since the node's start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Flow {
     /// Exchanges that ended, a second.
@@ -80,9 +80,9 @@ pub struct Open {
     pub trace: Option<String>,
     /// `http`, `connect`, `connect-tcp`, `connect-udp` or `upgrade`.
     pub kind: String,
-    /// What it is for.
+    /// Its target.
     pub target: String,
-    /// Whose it is.
+    /// Its user.
     pub user: Option<String>,
     /// Milliseconds since its beginning.
     pub age_ms: u64,
@@ -93,7 +93,7 @@ pub struct Open {
 }
 
 impl Rates {
-    /// What happened from `before` to `now`, which are samples of the same nodes.
+    /// The rates from `before` to `now`, which are samples of the same nodes.
     pub fn between(before: &[Sample], now: &[Sample]) -> Self {
         let mut rates = Self::default();
         for (before, now) in before.iter().zip(now) {

@@ -1,4 +1,4 @@
-//! What nodes say at one moment.
+//! The state of nodes at one moment.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 #[doc(alias = "bound")]
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// What a node said, or why it said nothing.
+/// The answer of a node, or the reason for its absence.
 #[derive(Debug, Clone)]
 pub struct Sample {
     /// Its name; before it was reached, that of its socket.

@@ -19,7 +19,7 @@ const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\r\n";
 const END_OF_SCREEN: &str = "\x1b[J";
 
-/// Size of what is not shown on a terminal.
+/// The size without a terminal.
 const SIZE: (usize, usize) = (120, 60);
 
 /// Seconds that the curve of a node shows.
@@ -28,7 +28,7 @@ const CURVE: usize = 20;
 /// Heights of the curve.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What comes first.
+/// The order of rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sort {
     /// The most bytes a second.
@@ -62,7 +62,7 @@ impl Sort {
         }
     }
 
-    /// What is larger comes first; among equals, what had more since the start.
+    /// Larger rates come first; among equals, larger totals since the start.
     fn key(self, flow: &Flow) -> Reverse<(u64, u64)> {
         let rate = match self {
             Self::Bytes => flow.bytes_per_second(),
@@ -82,7 +82,7 @@ pub struct Screen {
     colours: bool,
     /// It stands still.
     pub paused: bool,
-    /// What comes first.
+    /// The order of rows.
     pub sort: Sort,
     /// Bytes a second of each node, the latest last.
     curves: HashMap<String, VecDeque<f64>>,
@@ -125,7 +125,7 @@ impl Screen {
         }
 
         text.push_str(&self.table("nodes", &NODES, &self.nodes(&rates.nodes), width));
-        // Four tables share what is left; each has an empty line, a title and a header.
+        // Four tables share the remaining lines; each has an empty line, a title and a header.
         let rows = (height.saturating_sub(rates.nodes.len() + 4) / 4)
             .saturating_sub(3)
             .max(1);

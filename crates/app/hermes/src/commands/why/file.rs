@@ -1,4 +1,4 @@
-//! What a node with a file would do.
+//! The decision of a node with a file.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use hermes_rules::{EgressRules, Rules, chains, ends, lint};
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// What becomes of an exchange at a node with this file. That blocks, within a runtime: its policies in Rego decide.
+/// The decision on an exchange of a node with this file. It blocks, within a runtime, while policies in Rego decide.
 ///
 /// # Errors
-/// The file is not valid, or the question is none.
+/// The file is not valid, or the question makes no sense.
 pub fn account(
     file: &Path,
     supposed: &SupposedExchange,
@@ -60,7 +60,7 @@ pub fn account(
     });
 
     match unreadable {
-        // Without this policy, what the rules say is not what the node does.
+        // Without this policy, the answer of the rules alone would be wrong.
         Some(reason) => Err(Failure::invalid(reason)),
         None => account.map_err(Failure::invalid),
     }

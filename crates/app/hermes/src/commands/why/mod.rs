@@ -77,14 +77,14 @@ struct Origin {
     at: Option<u64>,
 }
 
-/// What is asked.
+/// The question.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted<'a> {
-    /// What a node with this file would do.
+    /// The decision of a node with this file.
     File(PathBuf, &'a [String]),
-    /// What the running node would do.
+    /// The decision of the running node.
     Running(&'a [String]),
-    /// What was refused.
+    /// A refusal.
     Refused(&'a str),
 }
 
@@ -110,7 +110,7 @@ impl Why {
     }
 }
 
-/// What these words ask, of a node that `is_running` where one was named.
+/// The question of these words; `is_running` if they name a running node.
 fn asked(words: &[String], is_running: bool) -> Result<Wanted<'_>, Failure> {
     match words {
         [id] if is_id(id) && !Path::new(id).exists() => Ok(Wanted::Refused(id)),
@@ -146,7 +146,7 @@ fn is_id(word: &str) -> bool {
     is_exchange || word.parse::<RefusalId>().is_ok()
 }
 
-/// Says what was decided, or would be, and shows each step with the line that says so.
+/// Prints the decision, real or supposed, and each step with its line in the file.
 ///
 /// # Errors
 /// With exit code 2 if the file is not valid or the question is none, with 3 if the node cannot be reached, with 1 if the exchange

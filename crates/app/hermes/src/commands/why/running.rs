@@ -1,4 +1,4 @@
-//! What a running node says.
+//! The answers of a running node.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::failure::Failure;
 #[doc(alias = "bound")]
 const PATH: usize = 32;
 
-/// What would become of an exchange at the node of this socket.
+/// The decision on a supposed exchange by the node of this socket.
 ///
 /// # Errors
-/// The node cannot be reached, or the question is none.
+/// The node cannot be reached, or the question makes no sense.
 pub async fn suppose(socket: &Path, supposed: &SupposedExchange) -> Result<Account, Failure> {
     let question = json!(supposed).to_string();
     match admin::call(socket, Method::POST, "/why", &question).await? {
@@ -32,10 +32,10 @@ pub async fn suppose(socket: &Path, supposed: &SupposedExchange) -> Result<Accou
     }
 }
 
-/// Why this was refused, by the node that is meant; where none is named, by any that runs here and knows it.
+/// The reason of a refusal, from the named node, or else from any node on this machine that knows it.
 ///
 /// # Errors
-/// No node knows, or none can be reached.
+/// No node knows the refusal, or no node can be reached.
 pub async fn refused(which: &Which, id: &str) -> Result<Account, Failure> {
     for socket in sockets(which)? {
         if let Some(account) = recall(&socket, id).await? {
@@ -54,7 +54,7 @@ pub async fn follow(which: &Which, also: &[PathBuf], id: &str) -> Result<Vec<Acc
     let is_named = which.admin.is_some() || which.node.is_some();
     let here = match is_named {
         true => vec![which.socket()?],
-        // Says what to do where none runs, and none is named.
+        // Fails with a remedy when no node runs and none is named.
         false if also.is_empty() => sockets(which)?,
         false => Vec::new(),
     };
@@ -101,7 +101,7 @@ fn next(account: &Account, asked: &str) -> Option<String> {
     let happened = account.happened.as_ref()?;
     let later = happened.refused_by.as_ref()?;
     let id = later.refusal.clone()?;
-    // What another node says is a name, and nothing else, or no one asks for it.
+    // The name comes from another node: it is looked up only if it is a name and nothing else.
     id.parse::<RefusalId>().ok().filter(|_| id != asked)?;
     Some(id)
 }
@@ -133,13 +133,13 @@ fn sockets(which: &Which) -> Result<Vec<PathBuf>, Failure> {
     }
 
     match admin::all() {
-        // Says what to do.
+        // Fails with a remedy.
         none if none.is_empty() => Ok(vec![which.socket()?]),
         all => Ok(all),
     }
 }
 
-/// What the node of this socket knows of a refusal.
+/// A refusal as the node of this socket remembers it.
 async fn recall(socket: &Path, id: &str) -> Result<Option<Account>, Failure> {
     let path = format!("/why/{id}");
     match admin::call(socket, Method::GET, &path, "").await? {

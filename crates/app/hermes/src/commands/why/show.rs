@@ -5,10 +5,10 @@ use hermes_admit::refusals::account::{Account, Happened};
 use crate::output::{Colour, Output};
 use crate::table::wrapped;
 
-/// Columns before what a step says.
+/// Columns before the text of a step.
 const INDENT: usize = 12;
 
-/// Shows an account: each step, and what came of it.
+/// Prints an account: each step, and its result.
 pub fn show(account: &Account, output: Output) {
     let Account {
         question,
@@ -97,7 +97,7 @@ fn outcome(account: &Account, output: Output) {
     }
 }
 
-/// A word, and what is said beside it, in the width of the terminal.
+/// A word and its text, in the width of the terminal.
 fn paragraph(word: &str, text: &str, output: Output) {
     let lines = wrapped(text, INDENT, output.width().unwrap_or(usize::MAX));
     for (number, line) in lines.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the demo sends through the overlay, and what has to come of it.
+//! The exchanges of the demo through the overlay, and the expected results.
 
 mod datagrams;
 mod message;

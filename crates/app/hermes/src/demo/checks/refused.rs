@@ -1,4 +1,4 @@
-//! What the overlay does not do.
+//! Requests that the overlay refuses.
 
 use crate::demo::Scene;
 use crate::demo::evidence::{Evidence, Journey};

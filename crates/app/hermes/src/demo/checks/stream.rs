@@ -66,7 +66,7 @@ impl Talk {
         self.hear(LINE).await
     }
 
-    /// Has said all; what DB still says has to arrive.
+    /// The client has ended its direction; the rest of DB's bytes has to arrive.
     async fn close(mut self) -> Result<(), String> {
         self.stream.shutdown().await.says("the half-close")?;
         self.hear(&farewell(self.said)).await?;

@@ -1,4 +1,4 @@
-//! `hermes demo --ip`: two users and three prefixes, whose packets cross an overlay in which everything moves.
+//! `hermes demo --ip`: packets of two users to three prefixes cross an overlay in which everything moves.
 //!
 //! Seven nodes are processes of their own, each in a network of its own, which end with the demo. Servers of both users have the same
 //! address.
@@ -22,7 +22,7 @@ use networks::{LAB, Networks, VIDEO, WEB, to_ingress, to_server};
 use nodes::IpNodes;
 use traffic::Answering;
 
-/// What is there before the first node starts.
+/// The surroundings of the nodes.
 pub struct IpScene {
     networks: Networks,
     nodes: IpNodes,
@@ -115,7 +115,7 @@ async fn play(scene: &IpScene, children: &mut Children, output: Output) -> Resul
     report::show(&results, output)
 }
 
-/// Prints what can be tried while it stays up.
+/// Prints commands to try while it stays up.
 fn invite(scene: &IpScene, output: Output) -> Result<(), Failure> {
     let network = |node| scene.networks.of(node).map(|network| network.path());
     let network = |node| network(node).map_err(|error| Failure::failed(error.to_string()));

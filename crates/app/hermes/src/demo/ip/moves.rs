@@ -1,4 +1,4 @@
-//! What the demo of IP packets shows: slices, and what moves under traffic.
+//! The demo of IP packets: slices, and moves under traffic.
 
 use std::time::{Duration, Instant};
 
@@ -89,13 +89,13 @@ async fn slices(scene: &IpScene) -> Result<Evidence, String> {
     Ok(evidence(&["alice", "north", "one"], proof, Some(latency)))
 }
 
-/// What goes on while something moves.
+/// The traffic during a move.
 struct UserTraffic {
     questions: [Questions; 2],
     flows: [NumberFlow; 3],
 }
 
-/// What came of it.
+/// Its result.
 struct Outcome {
     of_alice: Answers,
     of_bob: Answers,
@@ -194,7 +194,7 @@ async fn other_server(scene: &IpScene) -> Result<Evidence, String> {
             )
         },
     )?;
-    // What was on its way to the old one.
+    // Packets on their way to the old one.
     expect(outcome.lost() <= 1, || outcome.says())?;
     let proof = format!(
         "bob is answered by {by}, after {took}; {}; a connection of before stays with {stayed}, {numbers} more numbers",
@@ -203,7 +203,7 @@ async fn other_server(scene: &IpScene) -> Result<Evidence, String> {
     Ok(evidence(&["bob", "south", "three"], proof, None))
 }
 
-/// What the nodes say of it.
+/// The nodes' own account of it.
 async fn told(scene: &IpScene) -> Result<Evidence, String> {
     let status = scene.nodes.ask("alice", "/status").await?;
     let tunnel = &status["devices"][0]["split"][0];

@@ -64,7 +64,7 @@ impl Networks {
             .ok_or_else(|| io::Error::other(format!("there is no network of {node}")))
     }
 
-    /// A cable whose far end has this address, and whose near end has the one before.
+    /// A cable: its far end has this address, its near end the one before.
     fn connect(&self, near: &str, far: &str, address: Ipv4Addr) -> io::Result<()> {
         let net = |address: Ipv4Addr| {
             let net = Ipv4Net::new(address, CABLE).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! The nodes of the demo: their files, and what is changed in them.
+//! The nodes of the demo: their files, and the changes to them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ impl IpNodes {
         self.change(ingress, &ingress_file(ingress, server)).await
     }
 
-    /// What a node says of itself.
+    /// The status of a node.
     pub async fn ask(&self, node: &str, path: &str) -> Result<Value, String> {
         let answer = admin::call(&self.socket(node), Method::GET, path, "").await;
         let (_, said) = answer.map_err(|failure| failure.reason)?;

@@ -1,4 +1,4 @@
-//! What the users send meanwhile, and the servers that answer.
+//! The users' traffic during moves, and the servers that answer.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -73,12 +73,12 @@ fn within<T: Send>(
     network.within(make)?
 }
 
-/// Says what was asked, and its name.
+/// Answers with the question and its own name.
 async fn answer(socket: UdpSocket, name: &'static str) {
     let mut room = [0; ANSWER];
     while let Ok((length, from)) = socket.recv_from(&mut room).await {
         let said = [&room[..length.min(NUMBER)], name.as_bytes()].concat();
-        // What is lost is asked again by no one, and counted there.
+        // A lost answer is not asked for again: the client counts it.
         let _ = socket.send_to(&said, from).await;
     }
 }
@@ -103,7 +103,7 @@ pub struct Questions {
     asked: JoinHandle<Answers>,
 }
 
-/// What came of questions.
+/// The results of questions.
 #[derive(Debug, Default)]
 pub struct Answers {
     /// How many were asked.
@@ -116,7 +116,7 @@ pub struct Answers {
     pub median: Duration,
 }
 
-/// A socket, and what is open there.
+/// A socket, and its open questions.
 struct Asking {
     socket: UdpSocket,
     asked: Vec<Instant>,
@@ -134,7 +134,7 @@ impl Questions {
         Ok(Self { stop, asked })
     }
 
-    /// Ends asking, and waits for what is on its way.
+    /// Ends the questions, and waits for answers on their way.
     pub async fn end(self) -> Result<Answers, String> {
         drop(self.stop);
         self.asked.await.says("questions")

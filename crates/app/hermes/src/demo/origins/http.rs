@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::commands::echo::joined;
 
-/// Serves one connection. `name` is what the server calls itself.
+/// Serves one connection. `name` is the server's own name.
 pub async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, name: &'static str) {
     let service = service_fn(|request| async move { Ok::<_, Infallible>(answer(name, &request)) });
     // A client that breaks off has its answer, or does not want it.

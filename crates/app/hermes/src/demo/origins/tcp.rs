@@ -3,10 +3,10 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What the server says before it has heard anything.
+/// The server's greeting.
 pub const GREETING: &str = "hello from DB, who are you?\n";
 
-/// What it says when the client has closed its direction.
+/// Its goodbye once the client has closed its direction.
 pub fn farewell(bytes: usize) -> String {
     format!("goodbye, you said {bytes} bytes\n")
 }

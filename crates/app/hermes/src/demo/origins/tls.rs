@@ -10,7 +10,7 @@ use super::super::certificates::Certificates;
 use super::super::says::Says;
 use super::http;
 
-/// What accepts TLS connections for SECURE.
+/// The acceptor of TLS connections for SECURE.
 pub fn acceptor(certificates: &Certificates) -> Result<TlsAcceptor, String> {
     let secure = &certificates.secure;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -16,14 +16,14 @@ const PORT: u16 = 4433;
 /// The first ports of the entries for datagrams and for requests.
 const UDP: u16 = 7000;
 const HTTP: u16 = 8000;
-/// Where what is written down enters.
+/// The entry of the traced chain.
 const TRACED: (SocketAddr, SocketAddr) = (
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7099),
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8099),
 );
 /// Tunnels at once on a connection, in place of 1000.
 const STREAMS: u32 = 10_000;
-/// CONNECT-UDP sessions of the one user whose clients all are: those of a series that have not fallen idle yet.
+/// CONNECT-UDP sessions of the one user of all clients: those of a series that have not fallen idle yet.
 const SESSIONS: usize = 100_000;
 
 pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
@@ -55,7 +55,7 @@ pub fn start(around: &Around<'_>, folder: &Path) -> StartedChains {
     Ok((processes, entries))
 }
 
-/// A proxy beside the client with a single chain, whose connections are written down in `folder`.
+/// A proxy beside the client with a single chain, which traces its connections to `folder`.
 pub fn traced(around: &Around<'_>, entry: &HopEntry, folder: &Path) -> Result<(Process, HopEntry)> {
     let entry = HopEntry {
         udp: TRACED.0,
@@ -102,7 +102,7 @@ fn entries() -> Vec<HopEntry> {
     each.map(entry).collect()
 }
 
-/// What is asked for where the proxy of this number ends the overlay.
+/// The target of chains that end at the proxy of this number.
 fn host(hops: u8) -> String {
     format!("hop{hops}.lab")
 }

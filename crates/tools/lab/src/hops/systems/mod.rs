@@ -27,7 +27,7 @@ const THREADS: usize = 2;
 /// When a silent UDP session ends, so that those of one measurement are gone soon.
 const UDP_IDLE: &str = "2s";
 
-/// What systems are started with.
+/// The network, the programs and the files that systems are started with.
 pub struct Around<'a> {
     /// Where they run.
     pub network: &'a Network,
@@ -59,7 +59,7 @@ pub struct HopEntry {
     pub udp: SocketAddr,
     /// Where requests enter.
     pub http: SocketAddr,
-    /// What they are for.
+    /// The target of its exchanges.
     pub host: String,
 }
 

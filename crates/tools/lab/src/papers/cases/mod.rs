@@ -43,7 +43,7 @@ pub(super) fn measure(bench: &PaperBench<'_>) -> Result<Sheet> {
     Ok(sheet)
 }
 
-/// What the paper compares with: nginx for requests, a direct connection for the database.
+/// The paper's comparisons: nginx for requests, a direct connection for the database.
 pub(super) fn goals(sheet: &Sheet) -> Vec<PaperGoal> {
     let mut goals = Vec::new();
     for (case, other, most) in LONG.iter().flat_map(|size| {

@@ -1,4 +1,4 @@
-//! Requests with a role, through a pair of nodes, a pair of nginx, and none.
+//! Requests with a role, through a pair of nodes, through a pair of nginx, and directly.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
