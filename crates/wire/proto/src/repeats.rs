@@ -75,6 +75,7 @@ impl Default for Seen {
 impl Seen {
     /// Notes that a line came; whether it came a moment ago as well.
     pub(crate) fn again(&mut self, hash: u32) -> bool {
+        // One hash a slot: a collision forgets a line, which costs one more literal.
         std::mem::replace(&mut self.0[hash as usize % SEEN], hash) == hash
     }
 }

@@ -209,6 +209,7 @@ impl<C: Content> Connection<C> {
             compression: Compression {
                 decoder: HpackDecoder::default(),
                 encoder: HpackEncoder::new(options.table),
+                // The peer starts with 4096 bytes; a smaller table holds once it has acknowledged our SETTINGS.
                 unsettled: (options.table < TABLE_SIZE).then_some(0),
                 unpolled: 0,
             },
@@ -217,6 +218,7 @@ impl<C: Content> Connection<C> {
                 window: options.stream_window,
                 told: None,
                 room: FIRST_WINDOW,
+                // Those of `greet`.
                 unacknowledged: 1,
                 probes: 0,
             },
@@ -245,6 +247,7 @@ impl<C: Content> Connection<C> {
 
         let settings = OwnSettings {
             header_table: self.options.table.min(TABLE_SIZE) as u32,
+            // Without pushes a server opens none.
             streams: is_server.then_some(self.options.streams),
             window: self.options.stream_window,
             frame_size: self.options.frame_size,
@@ -260,6 +263,7 @@ impl<C: Content> Connection<C> {
             &settings.encode(),
         );
 
+        // RFC 9113, section 6.9.2: SETTINGS do not change this window, WINDOW_UPDATE does.
         self.set_connection_window(self.options.connection_window);
     }
 
@@ -271,6 +275,7 @@ impl<C: Content> Connection<C> {
         }
         let event = self.events.pop_front();
         if event.is_none() {
+            // The owner holds all decoded heads now: `handle` may go on.
             self.compression.unpolled = 0;
         }
         event
@@ -331,6 +336,7 @@ impl<C: Content> Connection<C> {
             return;
         }
         self.farewell.is_announced = true;
+        // All streams are included at first: after a round trip, `close_door` names the last one without losing any.
         self.put_goaway(LARGEST_WINDOW, Reason::NO_ERROR);
         frame::put(&mut self.control, FrameKind::Ping, 0, 0, &FAREWELL_PING);
     }
@@ -374,6 +380,7 @@ impl<C: Content> Connection<C> {
         if self.failure().is_some() {
             return;
         }
+        // RFC 9113, section 6.8: never above an earlier GOAWAY, for the client may have sent those requests elsewhere.
         let last = self.farewell.last.unwrap_or(self.streams.highest);
         self.put_goaway(last, error.reason);
         self.expecting = Expecting::Failed(error);

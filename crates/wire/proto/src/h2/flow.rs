@@ -2,12 +2,12 @@
 
 use super::settings::{FIRST_WINDOW, LARGEST_WINDOW};
 
-/// The credit that the peer has left, and the bytes that were read since the last update.
+/// The credit of the peer, and the bytes that were read since the last WINDOW_UPDATE.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReceiveWindow {
     /// Below zero when the initial size was made smaller (RFC 9113, section 6.9.2).
     window: i64,
-    /// Bytes that were read and that the peer was not told of; below zero when the whole room was made smaller.
+    /// Bytes read since the last WINDOW_UPDATE; below zero while a window that shrank is paid off.
     unclaimed: i64,
 }
 
@@ -38,16 +38,18 @@ impl ReceiveWindow {
         self.window += by;
     }
 
-    /// The whole room changes by this much, and the peer is to be told where it may have more.
+    /// Changes the size of the whole window: growth is told with the next update, shrinking is paid off by reading.
     pub(super) fn resize(&mut self, by: i64) {
         self.unclaimed += by;
     }
 
     /// The credit to give the peer, once it is worth a frame.
     pub(super) fn update(&mut self) -> Option<u32> {
+        // A frame pays off once it adds half of the remaining credit: the closer the peer is to its end, the sooner it is told.
         if self.unclaimed <= 0 || self.unclaimed < self.window / 2 {
             return None;
         }
+        // RFC 9113, section 6.9.1: a window above 2^31-1 is an error; the excess stays unclaimed for later.
         let room = i64::from(LARGEST_WINDOW) - self.window;
         let bytes = u32::try_from(self.unclaimed.min(room).min(LARGEST_WINDOW.into())).ok()?;
 
@@ -61,7 +63,7 @@ impl ReceiveWindow {
     }
 }
 
-/// Our credit for sending.
+/// Our credit for sending; below zero after the peer made its initial window smaller (RFC 9113, section 6.9.2).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SendWindow(i64);
 

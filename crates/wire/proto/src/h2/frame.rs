@@ -155,6 +155,7 @@ pub(super) fn put_section(
         flags |= END_HEADERS;
     }
     put(output, FrameKind::Headers, flags, stream, now);
+    // Appended in one go: no frame may come between (RFC 9113, section 4.3).
     while !rest.is_empty() {
         let (now, later) = rest.split_at(rest.len().min(most));
         rest = later;
@@ -183,6 +184,7 @@ pub(super) fn strip_headers(
     if head.has(PRIORITY) {
         let (first, _) = content.split_first_chunk::<4>().ok_or(SHORT)?;
         dependency = Some(u32::from_be_bytes(*first) & 0x7fff_ffff);
+        // Four bytes of the stream, one of the weight.
         if content.len() < 5 {
             return Err(SHORT);
         }

@@ -20,22 +20,24 @@ use crate::h3::{Role, Signal};
 #[doc(alias = "bound")]
 const UNPOLLED: usize = 256 * 1024;
 
-/// Connection errors end the connection; everything else is dealt with.
+/// The result of handling input: an error ends the connection, a stream error has been dealt with.
 pub(super) type Taken<T = ()> = Result<T, ConnectionError>;
 
 impl<C: Content> Connection<C> {
-    /// Takes bytes off the front of `input`: whole frames, and the part of a DATA frame that is
-    /// here. Bytes that stay are incomplete; if this returns false, handle them again once events
-    /// were polled: few bytes can be many heads.
+    /// Takes bytes off the front of `input`: whole frames, and the available part of a DATA frame.
+    /// Remaining bytes are an incomplete frame. If this returns false, poll the events and call it
+    /// again with the same input: a few bytes can decode to many heads.
     pub fn handle(&mut self, input: &mut BytesMut, now: Instant) -> bool {
         self.meter.set_now(now);
         loop {
+            // HPACK amplifies: an indexed line is a byte or two, and the entry that it names up to 4 KiB.
             if self.compression.unpolled >= UNPOLLED {
                 return false;
             }
             match self.step(input) {
                 Ok(true) => {}
                 Ok(false) => return true,
+                // The failed state drops the rest of the input, which ends the loop.
                 Err(error) => self.fail(error),
             }
             if self.meter.verdict() == Verdict::Calm {
@@ -47,7 +49,7 @@ impl<C: Content> Connection<C> {
         }
     }
 
-    /// One step; false when more bytes are needed.
+    /// Takes one step through the input; false when more bytes are needed.
     fn step(&mut self, input: &mut BytesMut) -> Taken<bool> {
         match &mut self.expecting {
             Expecting::Preface => self.preface(input),
@@ -95,9 +97,11 @@ impl<C: Content> Connection<C> {
             return Err(ConnectionError::size("a frame above MAX_FRAME_SIZE"));
         }
 
+        // Before unknown types are passed over: within a field section they are an error, too (RFC 9113, section 5.5).
         self.check_order(head)?;
         match head.kind {
             FrameKind::Data => return self.data(head, input),
+            // RFC 9113, section 4.1: ignored, and so never gathered, however long; but not free of charge.
             FrameKind::Unknown(_) => {
                 self.meter.control();
                 input.advance(FRAME_HEAD);
@@ -109,6 +113,7 @@ impl<C: Content> Connection<C> {
 
         let whole = FRAME_HEAD + head.length as usize;
         if input.len() < whole {
+            // At most `frame_size`, which was checked above.
             input.reserve(whole - input.len());
             return Ok(false);
         }
@@ -150,12 +155,14 @@ impl<C: Content> Connection<C> {
             FrameKind::WindowUpdate => self.window_update(head, &content),
             FrameKind::Priority => self.priority(head, &content),
             FrameKind::PriorityUpdate => self.priority_update(head, &content),
+            // RFC 9113, section 8.4: clients never push, and our own SETTINGS forbid it to servers.
             FrameKind::PushPromise => Err(ConnectionError::protocol("PUSH_PROMISE")),
+            // `frame` has taken these, in pieces.
             FrameKind::Data | FrameKind::Unknown(_) => Ok(()),
         }
     }
 
-    /// The head of a DATA frame. Its whole length counts in the windows (RFC 9113, section 6.9.1).
+    /// Takes the head of a DATA frame. Padding counts in the windows as well (RFC 9113, section 6.9.1).
     fn data(&mut self, head: FrameHead, input: &mut BytesMut) -> Taken<bool> {
         if head.stream == 0 {
             return Err(ConnectionError::protocol("DATA on stream 0"));
@@ -174,6 +181,7 @@ impl<C: Content> Connection<C> {
                 return Err(MORE);
             }
 
+            // Nothing is consumed before this byte is here: the next call reads the same head again.
             let Some(&padding) = input.get(FRAME_HEAD) else {
                 return Ok(false);
             };
@@ -184,6 +192,8 @@ impl<C: Content> Connection<C> {
         }
 
         input.advance(own);
+        // Before the stream is looked up (RFC 9113, section 6.9): a frame in error counts as well, or the windows of both
+        // sides drift apart.
         if !self.flow.receive.take(head.length) {
             return Err(ConnectionError::new(
                 Reason::FLOW_CONTROL_ERROR,
@@ -191,6 +201,7 @@ impl<C: Content> Connection<C> {
             ));
         }
 
+        // CVE-2019-9518: flow control does not see such frames.
         if arriving.left == 0 && !arriving.end {
             self.meter.empty();
         }
@@ -205,6 +216,7 @@ impl<C: Content> Connection<C> {
             if head.length == 0 {
                 self.meter.reset();
             }
+            // Dropped bytes give their credit back: late frames must not use up the window of the other streams.
             self.release_room(head.length);
             self.expecting = Expecting::Nothing(arriving.left + arriving.padding);
         }
@@ -252,7 +264,7 @@ impl<C: Content> Connection<C> {
         Ok(false)
     }
 
-    /// More of a DATA frame.
+    /// Takes the next part of a DATA frame.
     fn content(&mut self, input: &mut BytesMut) -> Taken<bool> {
         let Expecting::Content(arriving) = &mut self.expecting else {
             return Ok(true);
@@ -277,6 +289,7 @@ impl<C: Content> Connection<C> {
 
         if here > 0 {
             let data = input.split_to(here).freeze();
+            // Between two parts of a frame the owner may have reset or dropped the stream.
             match self.streams.get(stream) {
                 Some(open) if !open.receiving.is_discarded => {
                     self.events.push_back(Event::Data { stream, data });
@@ -293,7 +306,7 @@ impl<C: Content> Connection<C> {
         Ok(is_whole)
     }
 
-    /// The peer's half of a stream has ended; false if less came than was announced.
+    /// Ends the peer's half of a stream; false if it sent less than it had announced.
     pub(super) fn finish_inbound(&mut self, number: u32) -> bool {
         let Some(stream) = self.streams.get(number) else {
             return false;
@@ -322,7 +335,9 @@ impl<C: Content> Connection<C> {
         if self.streams.contains(stream) {
             self.note_failed(stream, Failure::Broken(reason, words.into()));
         }
+        // The code goes out even where the stream is gone: the peer is to learn of its mistake.
         self.put_reset(stream, reason);
+        // MadeYouReset, CVE-2025-8671: a reset that the peer provokes costs as much as one that it sends.
         self.meter.resets(reason);
     }
 
@@ -331,6 +346,7 @@ impl<C: Content> Connection<C> {
             return Err(ConnectionError::size("RST_STREAM of another length"));
         };
         self.meter.reset();
+        // Rapid reset, CVE-2023-44487: counted above, whether the stream is open or long gone.
         if self.streams.remove(head.stream).is_some() {
             let reason = Reason::from(u32::from_be_bytes(code));
             self.note_failed(head.stream, Failure::Reset(reason));
@@ -363,11 +379,13 @@ impl<C: Content> Connection<C> {
         if self.farewell.is_settled {
             self.meter.control();
         } else {
+            // RFC 9113, section 6.5.2: no limit, unless this frame sets one; our guess ends here.
             self.peer.streams = u32::MAX;
         }
 
         let before = self.peer;
         self.peer.apply(content)?;
+        // RFC 9113, section 6.5.3: applied first; frames that lean on the new values queue behind the acknowledgement.
         frame::put(&mut self.control, FrameKind::Settings, ACK, 0, &[]);
 
         self.compression.encoder.allow(self.peer.header_table);
@@ -381,10 +399,12 @@ impl<C: Content> Connection<C> {
         Ok(())
     }
 
-    /// The peer has taken over SETTINGS of ours: the table that it was allowed, and the window that it was told of.
+    /// The peer has acknowledged SETTINGS of ours: the table size and the stream window hold from now on.
     fn acknowledged(&mut self, left: u32) {
         self.own.unacknowledged = left;
         self.compression.settle(self.options.table);
+        // RFC 9113, section 6.9.2: the peer counts with the new size from here on. Applied earlier, a smaller window would turn
+        // bytes on their way into errors.
         if self.own.unacknowledged == 0
             && let Some(window) = self.own.told.take()
         {
@@ -403,6 +423,7 @@ impl<C: Content> Connection<C> {
         }
         let mut ready = Vec::new();
         for (number, stream) in self.streams.all() {
+            // A window may fall below zero; the stream then waits until updates lift it above.
             if !stream.sending.window.shift(by) {
                 return Err(ConnectionError::new(
                     Reason::FLOW_CONTROL_ERROR,
@@ -451,12 +472,13 @@ impl<C: Content> Connection<C> {
 
         let last = u32::from_be_bytes([l0 & 0x7f, *l1, *l2, *l3]);
         let reason = Reason::from(u32::from_be_bytes([*c0, *c1, *c2, *c3]));
-        // The first one is free, and each that includes fewer streams has to be looked at.
+        // The first GOAWAY is free; each further one makes us walk over the streams.
         let before = self.farewell.heard.replace(last);
         if before.is_some() {
             self.meter.control();
         }
 
+        // RFC 9113, section 6.8: the server processed no stream above `last`, so those requests may go to another connection.
         if self.options.role == Role::Client && before.is_none_or(|before| last < before) {
             let above: Vec<u32> = self
                 .streams
@@ -485,6 +507,7 @@ impl<C: Content> Connection<C> {
             return Err(ConnectionError::protocol("WINDOW_UPDATE of nothing"));
         }
         if head.stream == 0 {
+            // No stream is scheduled: those with content kept their turns, and `transmit` looks at this window itself.
             if !self.flow.send.shift(bytes) {
                 return Err(ConnectionError::new(
                     Reason::FLOW_CONTROL_ERROR,
@@ -511,7 +534,7 @@ impl<C: Content> Connection<C> {
         Ok(())
     }
 
-    /// RFC 9113, section 5.3.2: only its form is looked at.
+    /// Checks the form of PRIORITY and ignores its content (RFC 9113, section 5.3.2).
     fn priority(&mut self, head: FrameHead, content: &[u8]) -> Taken {
         self.meter.control();
         if head.stream == 0 {

@@ -44,6 +44,7 @@ impl Bucket {
 
     /// Takes one: how much is taken now.
     fn fill(&mut self, now: Instant) -> f64 {
+        // A leaky bucket: no timer, time is settled when a frame comes.
         let since = now.saturating_duration_since(self.seen);
         let regained = since.as_secs_f64() * f64::from(self.budget.per_second);
         self.level = (self.level - regained).max(0.0) + 1.0;
@@ -189,6 +190,7 @@ impl Meter {
             return;
         }
         self.caused_in_all = self.caused_in_all.saturating_add(1);
+        // A peer slow enough for the bucket could provoke resets for months: the connection retires, and it has to open another.
         if self.caused_in_all >= self.budgets.caused / 2 {
             self.note(Verdict::Retire);
         }

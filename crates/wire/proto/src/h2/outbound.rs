@@ -53,13 +53,16 @@ impl<C: Content> Connection<C> {
     /// # Errors
     /// [`OpenError`].
     pub fn open(&mut self, head: &HeadParts<'_>, end: bool) -> Result<u32, OpenError> {
+        // Numbers of streams end at 2^31-1, too, and cannot be used again (RFC 9113, section 5.1.1).
         if self.is_closing() || self.streams.next >= LARGEST_WINDOW {
             return Err(OpenError::Closing);
         }
+        // RFC 9113, section 5.1.2: one more would be refused, or end the connection.
         if self.streams.len() >= self.peer.streams as usize {
             return Err(OpenError::Full);
         }
 
+        // The number is used up only by a head that could be written: an error leaves no gap and no stream.
         let number = self.streams.next;
         self.put_head(number, head, end)?;
         self.streams.next += 2;
@@ -203,6 +206,7 @@ impl<C: Content> Connection<C> {
             return;
         }
         if let Some(stream) = self.streams.get(number)
+            // Its own window matters no more once the peer has ended the stream; that of the connection does.
             && stream.receiving.inbound != Inbound::Closed
         {
             stream.receiving.window.release(bytes);
@@ -250,6 +254,7 @@ impl<C: Content> Connection<C> {
 
         self.meter.calls_for_updates();
         let length = self.control.len() - start - FRAME_HEAD;
+        // Rarely: a section is written in place, and moved only where it needs CONTINUATION.
         if length > self.peer.frame_size as usize {
             let section = self.control.split_off(start + FRAME_HEAD);
             self.control.truncate(start);
@@ -320,9 +325,11 @@ impl<C: Content> Connection<C> {
         let sending = &mut stream.sending;
         let is_awaited = sending.is_awaited && sending.capacity(most) > 0;
         if is_awaited {
+            // One event for one wait: the owner asks again if it has more.
             sending.is_awaited = false;
         }
 
+        // A stream without credit stays out of the turns: its WINDOW_UPDATE leads here again.
         let waits = sending.queued > 0 && sending.window.room() > 0 && !sending.is_scheduled;
         if waits {
             sending.is_scheduled = true;
@@ -355,6 +362,7 @@ impl<C: Content> Connection<C> {
     pub fn transmit(&mut self, batch: &mut FrameBatch<C>) {
         batch.put(&self.control);
         self.control.clear();
+        // Content comes second: window updates, resets and heads are small, and the peer waits for them.
         while batch.len() < self.longest_batch() && self.flow.send.room() > 0 {
             let Some(number) = self.streams.turns.next() else {
                 return;
@@ -370,6 +378,7 @@ impl<C: Content> Connection<C> {
 
     /// One DATA frame of a stream.
     fn take_turn(&mut self, number: u32, batch: &mut FrameBatch<C>) {
+        // No other stream waits, so a longer frame delays none.
         let turn = if self.streams.turns.is_empty() {
             self.longest_batch()
         } else {
@@ -392,6 +401,7 @@ impl<C: Content> Connection<C> {
             return;
         }
         let is_last = length == sending.queued;
+        // With trailers, END_STREAM belongs to their HEADERS.
         let end = is_last && matches!(sending.ending, Ending::End);
 
         let head = FrameHead {
@@ -426,6 +436,7 @@ impl<C: Content> Connection<C> {
 
     /// All that a stream had queued is on its way.
     fn emptied(&mut self, number: u32, batch: &mut FrameBatch<C>) {
+        // The end leaves in the write of the last content, and behind it.
         let mut output = std::mem::take(&mut self.control);
         self.put_ending(number, &mut output);
         self.control = output;

@@ -95,6 +95,7 @@ impl<C: Content> Connection<C> {
         self.compression.note_decoded(block.bytes.len(), decoded)?;
 
         let number = block.stream;
+        // RFC 7540, section 5.3.1: an error of this stream alone.
         if block.dependency == Some(number) {
             self.note_opened(number)?;
             self.break_stream(number, Reason::PROTOCOL_ERROR, "a stream depends on itself");
@@ -163,6 +164,7 @@ impl<C: Content> Connection<C> {
         // Behind the last GOAWAY, nothing is begun (RFC 9113, section 6.8).
         if self.farewell.last.is_some() {
             self.meter.reset();
+            // Remembered, as content may follow: the client learns from our GOAWAY to send the request elsewhere.
             self.streams.remember(number);
             return Ok(Ok(()));
         }
@@ -221,12 +223,14 @@ impl<C: Content> Connection<C> {
 
         if response.status.is_informational() {
             if end {
+                // RFC 9113, section 8.1.
                 let words = "an interim response that ends the stream";
                 return Err(BadHead::Malformed(words.into()));
             }
         } else {
             let receiving = &mut stream.receiving;
             receiving.inbound = Inbound::Content;
+            // RFC 9110, section 9.3.6: a length in a 2xx answer to CONNECT means nothing.
             let is_tunnel = receiving.is_tunnel && response.status.is_success();
             let is_bare = receiving.is_bare
                 || matches!(

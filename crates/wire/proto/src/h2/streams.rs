@@ -39,6 +39,7 @@ impl Hasher for NumberHasher {
     }
 
     fn write_u32(&mut self, number: u32) {
+        // hashbrown takes the bucket from the low bits and the tag from the high ones: folding lets both depend on the key.
         let wide = u128::from(self.0 ^ u64::from(number)) * 0x9e37_79b9_7f4a_7c15;
         self.0 = (wide >> 64) as u64 ^ wide as u64;
     }
@@ -68,9 +69,9 @@ pub(super) struct Streams<C> {
     /// Streams that we reset, oldest first.
     reset: VecDeque<u32>,
     is_reset: HashSet<u32, ByNumber>,
-    /// How many of them are remembered.
+    /// Capacity of `reset`.
     remembered: usize,
-    /// The highest one that was forgotten: up to it, everything may be late.
+    /// The highest stream that was forgotten: frames of streams up to it count as late, never as mistakes.
     forgotten: u32,
     /// The highest one that the peer opened.
     pub(super) highest: u32,
@@ -125,7 +126,7 @@ impl<C> Streams<C> {
             .map(|(number, stream)| (*number, stream))
     }
 
-    /// Whether it is one of those that clients open, which are all there are without pushes.
+    /// Whether the client has opened this stream; without pushes, servers open none.
     fn was_opened(&self, stream: u32) -> bool {
         match self.role {
             Role::Server => stream <= self.highest,
@@ -135,6 +136,7 @@ impl<C> Streams<C> {
 
     /// The state of a stream that is not open.
     pub(super) fn absent(&self, stream: u32) -> Absent {
+        // Even numbers are pushed streams, and here neither side pushes.
         if stream.is_multiple_of(2) || !self.was_opened(stream) {
             Absent::Idle
         } else if stream <= self.forgotten || self.is_reset.contains(&stream) {
@@ -144,12 +146,13 @@ impl<C> Streams<C> {
         }
     }
 
-    /// We reset a stream: later frames on it are no mistake.
+    /// Remembers a stream that we reset: frames that were on their way are no mistake of the peer.
     pub(super) fn remember(&mut self, stream: u32) {
         if !self.is_reset.insert(stream) {
             return;
         }
         self.reset.push_back(stream);
+        // A peer can provoke resets for ever: the memory of them is bounded, and forgetting errs towards tolerance.
         if self.reset.len() > self.remembered
             && let Some(oldest) = self.reset.pop_front()
         {

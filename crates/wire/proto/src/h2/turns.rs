@@ -90,6 +90,7 @@ impl Ring {
         }
 
         match self.sparse.pop_front() {
+            // A client may open short streams without end: after a row of them one of the others has its turn.
             Some(stream) if self.row < ROW => {
                 self.row += 1;
                 Some(stream)
@@ -157,11 +158,13 @@ impl Turns {
         let Some(mut first) = self.ranked.first_entry() else {
             return self.usual.pop();
         };
+        // Nearly all streams have the usual rank, and cost no search in the map; here it takes its place in the order.
         if *first.key() > Rank::USUAL && !self.usual.is_empty() {
             return self.usual.pop();
         }
 
         let stream = first.get_mut().pop();
+        // A rank may name one stream: empty rings would add up.
         if first.get().is_empty() {
             first.remove();
         }

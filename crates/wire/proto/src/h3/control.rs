@@ -1,4 +1,4 @@
-//! The peer's control streamand the meaning of its frames (RFC 9114, sections 5.2, 6.2.1, 7.2; RFC
+//! The peer's control stream, and the meaning of its frames (RFC 9114, sections 5.2, 6.2.1, 7.2; RFC
 //! 9218, section 7).
 
 use super::code::{Code, Fault};

@@ -157,6 +157,7 @@ impl FrameDecoder {
         let found = self.advance();
         if let Err(fault) = found {
             self.input = Bytes::new();
+            // Sticky: a decoder that lost its place must not take payload for heads.
             self.state = FrameState::Failed(fault);
         }
         found
@@ -220,6 +221,7 @@ impl FrameDecoder {
             return Ok(false);
         };
 
+        // A head may be cut anywhere: it is tried anew with each chunk, over the bytes held from earlier ones.
         let added = self.input.len().min(MAX_HEAD - *held);
         bytes[*held..*held + added].copy_from_slice(&self.input[..added]);
         let available = *held + added;
@@ -230,6 +232,7 @@ impl FrameDecoder {
             return Ok(false);
         };
 
+        // Held bytes have left `input` before.
         let used = available - rest.len() - *held;
         let _ = self.input.split_to(used);
         self.state = self.begin(FrameType::from(kind), length)?;

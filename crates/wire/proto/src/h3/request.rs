@@ -81,6 +81,7 @@ fn check_connect(pseudo: &PseudoFields, authority: Option<&Authority>) -> Result
         return Err(Fault::message("CONNECT with :scheme or :path"));
     }
     match authority.and_then(Authority::port_u16) {
+        // Port 0 cannot be connected to.
         Some(1..) if pseudo.has(PseudoName::Authority) => Ok(()),
         _ => Err(Fault::message("CONNECT without a host and a port")),
     }
@@ -104,6 +105,7 @@ fn target(
         return Err(Fault::message("a request without :authority and Host").into());
     }
     let path = match path[..] {
+        // RFC 9110, section 7.1: the asterisk form is for OPTIONS alone.
         [b'*'] if method == Method::OPTIONS => PathAndQuery::from_static("*"),
         [b'/', ..] => path::decode(path)?,
         _ => return Err(Fault::message(":path is not a path").into()),
@@ -121,6 +123,7 @@ fn settle_authority(
     pseudo: Option<Bytes>,
     fields: &mut Fields,
 ) -> Result<Option<Authority>, Fault> {
+    // Two hosts could be read differently by two hops, so there must be one at most, and the same as `:authority`.
     let mut hosts = fields.values(HOST);
     let host = hosts
         .next()

@@ -1,4 +1,4 @@
-//! In which order frames come on a request stream, and how much content (RFC 9114, sections 4.1, 4.1.2 and 4.4).
+//! The order of frames on a request stream, and the length of its content (RFC 9114, sections 4.1, 4.1.2 and 4.4).
 
 use super::code::{Code, Fault};
 use super::control::Role;

@@ -54,6 +54,7 @@ pub struct TypeDecoder {
 impl TypeDecoder {
     /// Takes bytes off the front of `input` until the type is complete; `None` when more are needed.
     pub fn handle(&mut self, input: &mut &[u8]) -> Option<StreamType> {
+        // Byte by byte: the bytes behind the type belong to the stream.
         while let Some((&byte, rest)) = input.split_first() {
             *input = rest;
             self.held[self.length] = byte;
@@ -80,14 +81,15 @@ impl PeerStreams {
     pub fn new(role: Role) -> Self {
         Self {
             role,
+            // Control, QPACK encoder, QPACK decoder.
             open: Vec::with_capacity(3),
         }
     }
 
-    /// A stream of this type was opened; false when it is to be stopped unread, because no one here knows the type.
+    /// The peer has opened a stream of this type; false if its type is unknown, and the stream is to be stopped unread.
     ///
     /// # Errors
-    /// The peer has one of those that there is only one of, or pushes.
+    /// A second stream of a critical type, or a push.
     pub fn handle_open(&mut self, kind: StreamType) -> Result<bool, Fault> {
         match kind {
             StreamType::Other(_) => Ok(false),

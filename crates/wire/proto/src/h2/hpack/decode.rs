@@ -93,6 +93,7 @@ impl HpackDecoder {
                 0x40..=0x7f => {
                     let (name, value) = self.literal(6, &mut rest)?;
                     each(name, value);
+                    // RFC 7541, section 4.4: the name may come from an entry that this one evicts, so it is copied first.
                     let entry = TableEntry::new(name, value);
                     self.table.insert(entry);
                 }
@@ -137,6 +138,7 @@ impl HpackDecoder {
         texts.clear();
         let index = take_integer(prefix, rest)?;
         if index == 0 {
+            // No limit here: frames bound the section, and its Huffman code expands by 8/5 at most.
             let name = string::decode(7, rest, usize::MAX, texts)?;
             let value = string::decode(7, rest, usize::MAX, texts)?;
             let name = LineName::parse(name.bytes(texts));

@@ -22,7 +22,7 @@ pub struct HpackEncoder {
     told: usize,
     /// The next section is to begin with the size of the table.
     resizes: bool,
-    /// Not there before a line came that could have been there before.
+    /// `None` until the first line that the static table does not hold: many connections never need it.
     repeated: Option<Box<Repeated>>,
 }
 
@@ -70,6 +70,7 @@ impl HpackEncoder {
         output: &mut BytesMut,
     ) {
         let first = find_name(name);
+        // Before any lookup: even a match in the static table must not turn it into an index.
         if sensitive {
             return literal(0x10, 4, first, name, value, output);
         }

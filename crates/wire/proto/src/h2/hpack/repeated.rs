@@ -43,6 +43,7 @@ impl Repeated {
             return Met::Known(index);
         }
 
+        // A line that comes once, or takes half of the table, would only evict others.
         if !self.seen.again(hash) || !self.table.is_worth(name, value) {
             return Met::New;
         }
@@ -55,6 +56,7 @@ impl Repeated {
 
     /// The index of a line in the table (RFC 7541, section 2.3.3).
     fn find(&self, hash: u32, name: LineName<'_>, value: &[u8]) -> Option<u64> {
+        // A scan over at most 128 hashes; a map would have to follow each eviction.
         let is_it = |age: &usize| {
             let slot = (self.inserted - 1 - age) % SLOTS;
             self.hashes[slot] == hash && self.table.dynamic(*age) == Some((name, value))

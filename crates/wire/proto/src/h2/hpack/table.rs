@@ -34,7 +34,7 @@ impl HpackTable {
         }
     }
 
-    /// The entry that came before so many others.
+    /// The entry that was inserted before `age` others.
     pub(super) fn dynamic(&self, age: usize) -> Option<(LineName<'_>, &[u8])> {
         let entry = self.entries.get(age)?;
         Some((entry.name(), entry.value()))
