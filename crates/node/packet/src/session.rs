@@ -37,7 +37,7 @@ const EARLY_BYTES: usize = 16 * 1024;
 #[doc(alias = "bound")]
 const EVICTION: Duration = Duration::from_secs(2);
 
-/// Datagrams that left before the tunnel was answered (RFC 9298, 5). They wait on until it is, so that another try has them too.
+/// Datagrams that left before the answer to the tunnel's request (RFC 9298, section 5). They stay queued until it comes, for another try.
 pub struct Early {
     /// As capsules.
     pub capsules: Bytes,
@@ -81,11 +81,11 @@ pub(crate) trait SessionFlow: Send + Sync {
 #[derive(Default)]
 struct SessionPhase {
     is_open: AtomicBool,
-    /// Among those in the listener's hold that may lose their datagrams.
+    /// The session is in the listener's hold, where it may lose its datagrams.
     is_held: AtomicBool,
     /// Why there is no tunnel.
     refusal: OnceLock<Box<RefusalReason>>,
-    /// Takes nothing any more: the next datagram begins another.
+    /// The session takes no datagrams any more: the next one begins another session.
     is_retired: AtomicBool,
 }
 
@@ -167,13 +167,14 @@ impl Session {
         }
     }
 
-    /// Takes datagrams from the client: they cost one lock and one wake-up together.
+    /// Takes datagrams from the client, for one lock and one wake-up.
     pub fn push<'a>(self: &Arc<Self>, mut datagrams: impl Iterator<Item = &'a [u8]>, now: Instant) {
         self.activity.fetch_add(1, Ordering::Relaxed);
         if self.is_refused() {
             self.lost.full(datagrams.count());
             return;
         }
+        // Before the queue is locked: room may be made by clearing queues, and this one may be among them.
         self.be_held();
 
         {
@@ -206,7 +207,7 @@ impl Session {
         queue.release();
         drop(queue);
 
-        // Its tunnel may never open, and would tell of the loss only then.
+        // Counted at once where that is possible: the tunnel reports the rest, and may never open.
         match self.exchange.get() {
             Some(exchange) => exchange.dropped(DropReason::QueueFull, count as u64),
             None => self.lost.full(count),
@@ -252,7 +253,7 @@ impl Session {
         (count > 0).then_some(early)
     }
 
-    /// The tunnel on which these left is open.
+    /// Removes early datagrams from the queue: the tunnel that carried them is open.
     pub fn arrived(&self, early: &Early) {
         self.queue.lock().forget(early.end);
     }
@@ -272,6 +273,7 @@ impl Session {
                 self.lost.expired(queue.expire(Instant::now()));
                 if !queue.is_empty() {
                     taken.clear();
+                    // A swap, not a copy: the listener waits for this lock.
                     std::mem::swap(&mut *queue, taken);
                     return Ok(());
                 }
@@ -296,7 +298,7 @@ impl Session {
         }
     }
 
-    /// Its flow leads nowhere.
+    /// Fails the session: its flow reaches no host.
     pub(crate) fn fail(&self, error: IcmpError) {
         // The first one counts.
         let _ = self.error.set(error);
@@ -308,7 +310,7 @@ impl Session {
         let mut queue = self.queue.lock();
         let now = clock::now();
         std::mem::swap(&mut *queue, taken);
-        // As a rule nothing: this is done as soon as it was taken.
+        // As a rule `taken` is empty: it was swapped out a moment ago.
         let full: usize = taken.iter().map(|datagram| queue.push(datagram, now)).sum();
         self.lost.full(full);
         taken.clear();
@@ -368,17 +370,17 @@ impl Session {
         }
     }
 
-    /// When it began.
+    /// When the session began.
     pub fn began(&self) -> Instant {
         self.began
     }
 
-    /// The session belongs to this exchange from now on.
+    /// Ties the session to its exchange.
     pub fn is_exchange(&self, exchange: &Arc<Exchange>) {
         let _ = self.exchange.set(exchange.clone());
     }
 
-    /// Its class when room is needed.
+    /// The class of the session when others need room.
     pub fn worth(&self) -> Class {
         self.exchange.get().map_or(Class::Unanswered, |exchange| {
             exchange.counters().traffic().worth()
@@ -395,7 +397,7 @@ impl Session {
         is_empty
     }
 
-    /// Takes nothing any more: its tunnel ends.
+    /// Takes no more datagrams: the tunnel ends.
     pub fn leave(&self) {
         self.phase.is_retired.store(true, Ordering::Relaxed);
     }
@@ -419,20 +421,20 @@ impl Session {
         self
     }
 
-    /// Whether it takes nothing any more.
+    /// Whether the session takes no more datagrams.
     pub fn is_retired(&self) -> bool {
         self.phase.is_retired.load(Ordering::Relaxed)
     }
 
-    /// Its tunnel ends after this silence: no stack that its ports are of forgets it before.
+    /// Keeps the ports in a stack for longer than the silence after which the tunnel ends.
     pub fn outlast(&self, silence: Duration) {
         if let SessionClient::Flow(flow) = &self.client {
-            // The tunnel looks at its silence now and then, and so is a little late.
+            // Twice as long: the tunnel checks its silence now and then, and ends a little late.
             flow.outlast(silence.saturating_mul(2));
         }
     }
 
-    /// Ends it, because others need the room.
+    /// Ends the session, because others need the room.
     pub fn evict(&self) {
         self.phase.is_retired.store(true, Ordering::Relaxed);
         self.forget_all();
@@ -442,7 +444,7 @@ impl Session {
         self.evicted.cancel();
     }
 
-    /// Whether it had to make room for others.
+    /// Whether the session had to make room for others.
     pub fn is_evicted(&self) -> bool {
         self.evicted.is_cancelled()
     }
@@ -509,7 +511,7 @@ fn with_headers(header: &[u8], data: &[u8], segment: usize) -> Vec<u8> {
         whole.extend_from_slice(header);
         whole.extend_from_slice(datagram);
     }
-    // One without bytes has its header all the same.
+    // An empty datagram has its header all the same.
     if data.is_empty() {
         whole.extend_from_slice(header);
     }

@@ -35,7 +35,7 @@ impl TunTunnel {
             }
             // This end routes nothing and gives nothing out.
             (SessionEvent::Requested(_), TunService::Client(_)) => {
-                // Without IPv6 there is nothing that the tunnel could be too narrow for.
+                // Cannot fail: a tunnel is too narrow for IPv6 addresses only.
                 let _ = self.end.with_session(|session| session.assign(Vec::new()));
             }
             (
@@ -110,7 +110,7 @@ impl TunTunnel {
         Ok(())
     }
 
-    /// Packets get the addresses of the tunnel on their way from now on, where the device has others.
+    /// Translates between the addresses of the device and those of the tunnel from now on, where they differ.
     fn translate(&self, adoption: &Adoption) {
         let translations = Translations::of(&adoption.translations);
         let before = self
@@ -125,7 +125,7 @@ impl TunTunnel {
         }
     }
 
-    /// Gives the device what the tunnel assigns.
+    /// Gives the device the assigned addresses.
     fn adopt(&self, taken: &[IpPrefix]) {
         let nets = taken
             .iter()
@@ -135,12 +135,12 @@ impl TunTunnel {
             Ok(()) => {
                 tracing::info!(device = self.hub.device.name(), addresses = ?nets, "has its addresses");
             }
-            Err(error) => tracing::error!(%error, "the device does not get its addresses"),
+            Err(error) => tracing::error!(%error, "cannot set the addresses of the device"),
         }
         self.hub.lead_again();
     }
 
-    /// Follows what was decided about the addresses of one of several tunnels.
+    /// Carries out the decision about the addresses of one of several tunnels.
     ///
     /// # Errors
     /// The tunnel is refused; why.

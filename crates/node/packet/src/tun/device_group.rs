@@ -1,4 +1,4 @@
-//! Tunnels of one client's device that end at the same device: they have one address, and an answer takes the tunnel of its question.
+//! Tunnels of one client's device that end at the same device: they share an address, and an answer takes the tunnel of its question.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ const MOST_HOSTS: usize = 16_384;
 /// The tunnels that have one address.
 #[derive(Debug)]
 pub(super) struct DeviceGroup<E> {
-    /// Among the owners of routes: that of its first tunnel.
+    /// Its number as an owner of routes: that of its first tunnel.
     pub(super) number: u64,
     lease: Mutex<Lease>,
     /// In the order in which they were opened.
@@ -59,7 +59,7 @@ impl<E> DeviceGroup<E> {
         self.lease.lock().clone()
     }
 
-    /// All of them have these addresses now.
+    /// Sets the addresses of all members.
     pub(super) fn set_lease(&self, lease: &Lease) {
         self.lease.lock().clone_from(lease);
     }
@@ -77,16 +77,17 @@ impl<E> DeviceGroup<E> {
         members.first().map(|member| member.end.clone())
     }
 
-    /// A host was sent something through a tunnel.
+    /// Notes that a packet to a host came through a tunnel.
     pub(super) fn note(&self, host: IpAddr, tunnel: u64) {
         let mut hosts = self.hosts.lock();
         if hosts.len() >= MOST_HOSTS && !hosts.contains_key(&host) {
+            // No order to maintain for each packet: forgetting costs a detour, never a packet.
             hosts.clear();
         }
         hosts.insert(host, tunnel);
     }
 
-    /// The tunnel for a packet of this host.
+    /// The tunnel for a packet from this host.
     pub(super) fn end_for(&self, host: IpAddr) -> Option<Arc<E>> {
         let number = self.hosts.lock().get(&host).copied();
         let members = self.members.lock();

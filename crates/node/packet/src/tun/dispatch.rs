@@ -1,4 +1,4 @@
-//! Gives the packets of a device to the tunnels that have their destinations.
+//! Dispatches the packets of a device to its tunnels by their destinations.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -16,17 +16,17 @@ use super::read_batch::ReadBatch;
 use super::service::TunService;
 use super::wireguard_ports::PeerDevice;
 
-/// A packet of a device, and where it goes.
+/// A packet of a device, and its tunnel.
 struct LedPacket {
     header: OffloadHeader,
     /// The length of the longest packet into which it is cut.
     longest: usize,
-    /// The tunnel that has its destination, unless that is a name's.
+    /// The tunnel with its destination; `None` for the address of a named host, or without a tunnel.
     end: Option<Arc<TunEnd>>,
 }
 
 impl LedPacket {
-    /// Leads a packet of a device.
+    /// Finds the tunnel of a packet.
     fn of(hub: &TunHub, table: &Table, checked: &Offloaded<'_>) -> Self {
         let packet = checked.packet();
         let names = hub.names_at(packet.destination());
@@ -67,10 +67,11 @@ impl TunHub {
         }
     }
 
-    /// Finds the tunnels of packets that were read of a queue.
+    /// Finds the tunnels of the packets that were read from a queue.
     fn lead_all(&self, queue: usize, read: &mut ReadBatch, led: &mut Vec<Option<LedPacket>>) {
         led.clear();
         let queues = self.device.queues();
+        // One lock for the batch, and none while the packets enter their tunnels.
         let table = self.table.read();
         for number in 0..read.len() {
             let (header, packet) = read.packet(number);
@@ -83,7 +84,7 @@ impl TunHub {
         }
     }
 
-    /// Gives packets to their tunnels, as many as follow each other to the same at once; returns one for which the device had better wait.
+    /// Gives packets to their tunnels, each run for one tunnel under one lock; returns a crowded tunnel that the device should wait for.
     fn enter_all(
         &self,
         read: &mut ReadBatch,
@@ -155,7 +156,7 @@ impl TunHub {
         matches!(&self.service, TunService::Client(client) if client.shared.is_none())
     }
 
-    /// Runs the timers of a listener's stack, and spreads the packets that it sends, while it is awaited.
+    /// Runs the timers of a listener's stack, and spreads the packets that it sends. Never completes.
     pub async fn keep_time(&self) -> Infallible {
         tokio::select! {
             never = self.device.keep_time() => never,
@@ -163,7 +164,7 @@ impl TunHub {
         }
     }
 
-    /// Gives the packets of a listener's stack to those of its tunnels that have the destinations. One tunnel takes all by itself.
+    /// Spreads the packets of a listener's stack over several tunnels by destination. A single tunnel takes all of them itself.
     async fn spread(&self) -> Infallible {
         let own = self.device.own_stack().and_then(StackDevice::own);
         let Some(own) = own.filter(|_| self.is_split()) else {

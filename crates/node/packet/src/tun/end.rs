@@ -30,19 +30,19 @@ use super::tunnel_gate::TunnelGate;
 use super::tunnel_outcome::TunnelOutcome;
 use super::tunnel_owner::TunnelOwner;
 
-/// How long another tunnel of the same user may still have the addresses of a new one, if it asks for them: a device that comes back asks
+/// How long the addresses of a new tunnel may still move to another tunnel of the same user that asks for them: a returning device asks
 /// within a round trip.
 #[doc(alias = "bound")]
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// A tunnel of a device. When this is dropped, the device has it no more.
+/// A tunnel of a device; dropping it removes it from the device.
 #[derive(Debug)]
 pub struct TunTunnel {
     pub(super) hub: Arc<TunHub>,
     pub(super) end: Arc<TunEnd>,
 }
 
-/// The state shared by both tasks of a tunnel, and the one that reads the device.
+/// The state that both tasks of a tunnel share with the reader of the device.
 pub(super) struct TunEnd {
     pub(super) number: u64,
     /// The owner.
@@ -60,7 +60,7 @@ pub(super) struct TunEnd {
     pub(super) device_side: OpenedBy,
     /// The policy on its packets, if there is one, and the destinations that they never reach.
     gate: Mutex<TunnelGate>,
-    /// It, or all of its device's, are to end.
+    /// Cancelled when this tunnel or the whole device is to end.
     closed: CancellationToken,
     pub(super) outcome: TunnelOutcome,
 }
@@ -71,7 +71,7 @@ struct GroupedOwner {
     owner: TunnelOwner,
     group: OnceLock<Arc<DeviceGroup<TunEnd>>>,
     opened: Instant,
-    /// The client has what it asked for.
+    /// The client was given the addresses that it asked for.
     is_content: AtomicBool,
 }
 
@@ -98,7 +98,7 @@ impl TunTunnel {
         Ok(tunnel)
     }
 
-    /// A tunnel of a listener's device that is asked for, which the device has when it is accepted.
+    /// A requested tunnel of a listener's device, which enters the device once the proxy accepts it.
     ///
     /// # Errors
     /// The pool has no address for it; a listener's tunnel needs none.
@@ -114,7 +114,7 @@ impl TunTunnel {
         let (settings, lease) = match &hub.service {
             TunService::Client(client) => {
                 let accepts_addresses = match &client.shared {
-                    // One that is not shared is refused with all of the tunnel.
+                    // All are read: `SharedAddresses` refuses a tunnel that does not assign the addresses of the others.
                     Some(_) => Accepts::All,
                     None => client.wanted.lock().accepts(),
                 };
@@ -168,7 +168,7 @@ impl TunTunnel {
         })
     }
 
-    /// From here on the device leads packets into it.
+    /// Enters the tunnel into the table of its device, whose packets may take it from here on.
     fn enter(&self, scope: &PacketScope) {
         self.hub.enter(self.end.number, self.end.clone());
         self.hub.join(&self.end);
@@ -221,14 +221,14 @@ impl TunTunnel {
         self.end.replaced.notified().await;
     }
 
-    /// Another stream leads to its client now, which is sent the last state once more.
+    /// Sends the last state again: another stream leads to the client now.
     pub fn resumed(&self) {
         self.end.with_session(IpSession::repeat);
     }
 
-    /// The policy on its packets from now on; `None` for no policy.
+    /// Sets the policy on the packets of the tunnel; `None` for no policy.
     ///
-    /// Flows go on that both follow.
+    /// Flows that both policies follow go on.
     pub fn set_gate(&self, gate: Option<PacketGate>) {
         let mut gate = gate.map(Box::new);
         let mut current = self.end.gate.lock();
@@ -241,7 +241,7 @@ impl TunTunnel {
         drop(before);
     }
 
-    /// Sets the view of the device's machine: its packets reach that only where it is allowed.
+    /// Sets the view of the device's machine: packets of the tunnel reach the machine itself only where that is allowed.
     /// `seed` is a number that peers do not know.
     pub fn set_machine(&self, machine: Box<dyn OwnMachine>, seed: u64) {
         let own = self.hub.settings().addresses.iter().map(IpNet::addr);
@@ -255,34 +255,34 @@ impl TunTunnel {
         gate.surroundings = Some(around);
     }
 
-    /// Ends the flows of its packets that are silent by now.
+    /// Ends the flows whose packets have stopped.
     pub(super) fn end_silent_flows(&self) {
         if let Some(gate) = &mut self.end.gate.lock().packets {
             gate.end_silent(Instant::now());
         }
     }
 
-    /// Resolves when it is to end, as all tunnels of its device are, or it alone.
+    /// Resolves when this tunnel or the whole device is to end.
     pub(super) async fn closed(&self) {
         self.end.closed.cancelled().await;
     }
 
-    /// Has it end, as nothing needs it any more.
+    /// Ends the tunnel.
     pub fn close(&self) {
         self.end.closed.cancel();
     }
 
-    /// Waits until it was asked for with success.
+    /// Waits until the proxy has accepted the tunnel.
     pub async fn accepted(&self) {
         self.end.outcome.accepted().await;
     }
 
-    /// Why it was refused, or has ended, if that is so.
+    /// Why the tunnel was refused or has ended, in words.
     pub fn end_reason(&self) -> Option<&str> {
         self.end.outcome.reason()
     }
 
-    /// The tunnel was requested, and is about to be open.
+    /// The proxy has accepted the tunnel, which is about to open.
     pub(super) fn handle_accepted(&self) {
         self.enter(&PacketScope::any());
         self.end.outcome.accept();
@@ -301,7 +301,7 @@ impl TunTunnel {
         }
     }
 
-    /// What the tunnel carries from now on, in bytes.
+    /// Sets the longest packet that the tunnel carries, in bytes.
     pub(super) fn set_mtu(&self, bytes: usize) {
         let bytes = match self.hub.device.remote() {
             // Both directions of a connection end there: neither is to have longer segments.
@@ -324,7 +324,7 @@ impl TunTunnel {
                 tracing::debug!(
                     device = self.hub.device.name(),
                     bytes,
-                    "what the tunnel carries"
+                    "the MTU of the tunnel changed"
                 );
             }
             Err(error) => {
@@ -356,6 +356,7 @@ impl TunTunnel {
 
 impl Drop for TunTunnel {
     fn drop(&mut self) {
+        // Out of the table first: afterwards no reader of the device queues packets here.
         self.hub.leave(self.end.number);
         self.set_gate(None);
         self.end.inbox.close();
@@ -384,7 +385,7 @@ impl TunEnd {
         &self.owner.owner
     }
 
-    /// The tunnels with which it shares a lease.
+    /// The group of tunnels that share its lease.
     pub(super) fn group(&self) -> Option<&Arc<DeviceGroup<TunEnd>>> {
         self.owner.group.get()
     }
@@ -395,32 +396,32 @@ impl TunEnd {
         let _ = self.owner.group.set(group);
     }
 
-    /// Its client has what it asked for, and keeps that.
+    /// The client was given the addresses that it asked for, and keeps them.
     pub(super) fn settle(&self) {
         self.owner.is_content.store(true, Ordering::Relaxed);
     }
 
-    /// Whether its addresses are its own, beside wishes of others of its user.
+    /// Whether its addresses stay, whatever other tunnels of the same user ask for.
     pub(super) fn is_settled(&self) -> bool {
         let is_content = self.owner.is_content.load(Ordering::Relaxed);
         is_content || self.owner.opened.elapsed() >= SETTLING
     }
 
-    /// Has the session act, and updates the filter and the outgoing capsules.
+    /// Runs `act` on the session, and then updates the filter and the outgoing capsules.
     pub(super) fn with_session<T>(&self, act: impl FnOnce(&mut IpSession) -> T) -> T {
         let mut session = self.session.lock();
         let result = act(&mut session);
-        // While the session is locked, so that no older filter comes later.
+        // Under the lock of the session: an older filter must not overwrite a newer one.
         self.inbox.with(|inbox| inbox.follow(session.filter()));
         result
     }
 
-    /// The gate that every packet of it has to pass.
+    /// The gate that every packet of the tunnel has to pass.
     pub(super) fn gate(&self) -> MutexGuard<'_, TunnelGate> {
         self.gate.lock()
     }
 
-    /// Tells who sent a packet into the tunnel something about it.
+    /// Gives the device an answer to a packet that it sent into the tunnel, such as an ICMP error.
     pub(super) fn tell_device(&self, hub: &TunHub, packet: &[u8]) {
         match &self.stack {
             Some(stack) => stack.handle_packet(packet),
@@ -428,7 +429,7 @@ impl TunEnd {
         }
     }
 
-    /// The addresses that are others in the tunnel.
+    /// The addresses of the device that are translated in the tunnel.
     pub(super) fn translated(&self) -> impl Iterator<Item = TranslatedAddress> + use<> {
         self.inbox.rules().translations.addresses()
     }
@@ -438,7 +439,7 @@ impl TunEnd {
         self.session.lock().mtu().bytes()
     }
 
-    /// Its status, if it is a client's.
+    /// The status of a client's tunnel.
     pub(super) fn client(&self) -> ClientTunnel {
         let lease = self.lease.lock().clone();
         let addresses = lease.iter().flat_map(|lease| [lease.v4, lease.v6]);
@@ -455,7 +456,7 @@ impl TunEnd {
         }
     }
 
-    /// How many flows of its packets are open, where they are followed.
+    /// How many open flows the policy follows.
     pub(super) fn open_flows(&self) -> usize {
         self.gate
             .lock()

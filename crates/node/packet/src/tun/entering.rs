@@ -1,4 +1,4 @@
-//! Packets that a device gave, on their way into a tunnel: those that were read at once are checked under one lock.
+//! Packets of a device on their way into a tunnel: a batch is checked under one lock.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub(super) struct EnteringPackets<'a> {
     now: Instant,
 }
 
-/// A packet that a device gave.
+/// A packet of a device.
 pub(super) struct EnteringPacket<'a> {
     pub(super) header: OffloadHeader,
     pub(super) bytes: &'a mut [u8],
@@ -33,7 +33,7 @@ pub(super) struct EnteringPacket<'a> {
 }
 
 impl<'a> EnteringPacket<'a> {
-    /// One that is not to be cut.
+    /// A packet that is not to be cut.
     pub(super) fn whole(bytes: &'a mut [u8]) -> Self {
         Self {
             header: OffloadHeader::DONE,
@@ -44,13 +44,13 @@ impl<'a> EnteringPacket<'a> {
 }
 
 impl TunEnd {
-    /// Takes packets that the device of `hub` gave; says whether there should be a pause.
+    /// Takes packets of the device of `hub`; returns whether its reader should pause.
     pub(super) fn take_all(
         &self,
         hub: &TunHub,
         take: impl FnOnce(&mut EnteringPackets<'_>),
     ) -> bool {
-        // Always in this order.
+        // Locked in this order everywhere: the gate, then the inbox.
         let mut gate = self.gate();
         self.inbox.with(|inbox| {
             take(&mut EnteringPackets {
@@ -92,7 +92,7 @@ impl TunEnd {
 }
 
 impl EnteringPackets<'_> {
-    /// Takes a packet, or tells its sender why not.
+    /// Takes a packet, or answers its sender with the reason.
     pub(super) fn take(&mut self, packet: EnteringPacket<'_>, room: &mut Vec<u8>) {
         let EnteringPacket {
             header,
@@ -100,6 +100,7 @@ impl EnteringPackets<'_> {
             longest,
         } = packet;
         let inbox = &mut *self.inbox;
+        // First: the filter and the policy know the addresses of the tunnel.
         inbox.translations.leave(packet, !header.needs_checksum);
         let limiter = &mut inbox.limiter;
         let verdict = self
@@ -137,7 +138,7 @@ impl EnteringPackets<'_> {
         }
     }
 
-    /// Whether the policy lets a packet pass, which counts for its flow.
+    /// Whether the policy lets a packet pass. The packet counts for its flow.
     fn passes(&mut self, header: OffloadHeader, packet: &[u8]) -> bool {
         let arrived = ArrivedPacket {
             bytes: packet,
@@ -147,7 +148,7 @@ impl EnteringPackets<'_> {
         self.gate.passes(self.hub.pool_entry(), arrived, self.now)
     }
 
-    /// Tells a host behind the device something about a packet that it sent.
+    /// Sends an answer, such as an ICMP error, to a host behind the device.
     fn answer(&self, answer: &[u8]) {
         let mut answer = answer.to_vec();
         // The answer is about the packet as it was translated.

@@ -1,4 +1,4 @@
-//! A policy that is asked about flows, as the side that opened them sees them: once about each, whichever of its packets come.
+//! A policy on flows, each seen from the side that opened it: it is asked once about a flow, whichever of its packets comes first.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl fmt::Debug for FlowPolicy {
 }
 
 impl FlowPolicy {
-    /// A policy that was asked nothing yet. `seed` is a number that peers do not know.
+    /// A policy without remembered answers. `seed` is a number that peers do not know.
     pub fn new(seed: u64, ask: impl FnMut(&FlowQuestion) -> FlowAnswer + Send + 'static) -> Self {
         Self {
             by_client: FlowCache::new(FLOWS, seed),
@@ -56,7 +56,7 @@ impl FlowPolicy {
     /// Whether a packet that this side sent may pass.
     ///
     /// # Errors
-    /// Why not; nothing is said again of a flow that is known.
+    /// The reason of the policy; `None` for a flow that was denied before, so that it is reported once.
     pub(super) fn permits(
         &mut self,
         packet: &Packet<'_>,
@@ -66,7 +66,7 @@ impl FlowPolicy {
         if packet.fragment() == Fragment::Later {
             return Ok(());
         }
-        // An error passes where answers to the packet do that it tells of.
+        // An ICMP error passes where an answer to the quoted packet would.
         let flow = match packet.is_icmp_error() {
             true => quoted_flow(packet).ok_or(None)?.reversed(),
             false => packet.flow(),

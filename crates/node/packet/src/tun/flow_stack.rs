@@ -37,7 +37,7 @@ const TOGETHER: usize = 64;
 /// Bytes of the header of IPv6 alone.
 const HEADER_V6: usize = 40;
 
-/// A stack, and who waits for its flows.
+/// A stack, and the tasks that wait for its flows.
 ///
 /// It has no task of its own: the caller of a method wakes the others. Only timers need [a
 /// task](Self::keep_time).
@@ -47,7 +47,7 @@ pub struct FlowStack {
     asked: Notify,
     /// Echoes wait to be taken.
     echo_asked: Notify,
-    /// Something is due earlier than before.
+    /// A timer is due earlier than `keep_time` waits for.
     due: Notify,
     bounds: Bounds,
     echo: EchoHandling,
@@ -57,7 +57,7 @@ pub struct FlowStack {
     turns: OnceLock<PacketTurns>,
 }
 
-/// The turns at packets of tunnels that end in stacks, and who takes them here.
+/// The turns at packets of tunnels that end in stacks, and the user who takes them here.
 struct PacketTurns {
     turns: Turns,
     asker: Asker,
@@ -75,7 +75,7 @@ struct FlowState {
     echoes: VecDeque<AskedEcho>,
     /// The task that takes packets.
     taker: Option<Waker>,
-    /// For when it is waited.
+    /// The deadline that `keep_time` waits for.
     awaited: Option<Instant>,
     is_closed: bool,
 }
@@ -109,7 +109,7 @@ pub enum FlowCarrier {
     Udp(Arc<Session>),
 }
 
-/// Effects that are carried out without the lock.
+/// Effects that are carried out without the lock: sessions and tasks take locks of their own.
 #[derive(Default)]
 struct Effects {
     taker: Option<Waker>,
@@ -143,7 +143,7 @@ impl Effects {
 }
 
 impl FlowStack {
-    /// Without flows. `bounds` are those of a client's datagrams until a route sets others.
+    /// A stack without flows. `bounds` are those of a client's datagrams until a route sets others.
     pub fn new(settings: StackSettings, bounds: Bounds) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(FlowState {
@@ -168,8 +168,8 @@ impl FlowStack {
         })
     }
 
-    /// Each batch of packets that comes out of the tunnel takes a turn of this user's from now on: the packets of another tunnel of the same
-    /// user wait meanwhile, and not those of other users.
+    /// Makes each batch of packets from the tunnel take a turn of this user: other tunnels of the same user wait meanwhile, those of
+    /// other users do not.
     pub fn set_turns(&self, turns: Turns, asker: Asker) {
         // Set once, before the first packet.
         let _ = self.turns.set(PacketTurns { turns, asker });
@@ -181,7 +181,7 @@ impl FlowStack {
         Some(Box::pin(async move { turns.take(*asker, None).await.ok() }))
     }
 
-    /// Flows that clients open from now on are charged to this account.
+    /// Charges the flows that clients open from now on to this account.
     pub fn set_account(&self, account: OwnerAccount) {
         // Set once, before the first packet.
         let _ = self.account.set(account);
@@ -198,6 +198,7 @@ impl FlowStack {
             return self.with(|stack, now| stack.refuse(flow, now));
         };
 
+        // The client may have given up meanwhile: then the charge is dropped here and now.
         let is_there = self.with(|stack, now| {
             stack.accept(flow, buffer, random(), now);
             stack.has(flow)
@@ -208,7 +209,7 @@ impl FlowStack {
         }
     }
 
-    /// Has the stack act, and wakes the waiting tasks.
+    /// Runs `act` on the stack, and then wakes the waiting tasks.
     pub(super) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut Stack, Instant) -> T) -> T {
         let mut state = self.state.lock();
         let result = act(&mut state.stack, Instant::now());
@@ -218,7 +219,7 @@ impl FlowStack {
         result
     }
 
-    /// Whether a packet has someone here: whole ones of TCP and UDP have, errors are read, and echo requests are unless they are refused.
+    /// Whether the stack handles a packet: whole packets of TCP and UDP, ICMP errors, and echo requests unless those are handed on.
     pub(super) fn takes(&self, packet: &[u8]) -> bool {
         let Ok(packet) = Packet::parse(packet) else {
             return false;
@@ -244,23 +245,24 @@ impl FlowStack {
         });
     }
 
-    /// Its packets are no longer than this from now on, in bytes.
+    /// Sets the longest packet that the stack sends, in bytes.
     pub(super) fn set_mtu(self: &Arc<Self>, mtu: usize) {
         self.with(|stack, _| stack.set_mtu(mtu));
     }
 
-    /// Has a task woken when there are packets.
+    /// Registers the task to wake when there are packets.
     pub(super) fn wake(&self, waker: &Waker) {
         self.state.lock().taker = Some(waker.clone());
     }
 
-    /// Takes some packets that are to go into a tunnel.
+    /// Takes a batch of the packets that the stack sends into a tunnel.
     pub(super) fn transmits(self: &Arc<Self>) -> Vec<Vec<u8>> {
         self.with(|stack, now| {
             let was_held_up = stack.is_held_up();
             let packets: Vec<Vec<u8>> = std::iter::from_fn(|| stack.poll_transmit())
                 .take(TOGETHER)
                 .collect();
+            // The timers rested while the queue was full: there is room again.
             if was_held_up {
                 stack.handle_timeout(now);
             }
@@ -268,7 +270,7 @@ impl FlowStack {
         })
     }
 
-    /// Waits for packets that it sends, and takes some. One task at a time waits.
+    /// Waits for packets that the stack sends, and takes a batch. One task at a time waits.
     pub(super) async fn next_transmits(self: &Arc<Self>) -> Vec<Vec<u8>> {
         poll_fn(|cx| {
             // A sender of packets meanwhile wakes this task, or this finds them already.
@@ -284,6 +286,7 @@ impl FlowStack {
     /// The next flow that a client wants.
     pub async fn next_flow(&self) -> AskedFlow {
         loop {
+            // `notify_one` leaves a permit: a flow that comes between these lines is not missed.
             let next = self.state.lock().asked.pop_front();
             match next {
                 Some(flow) => return flow,
@@ -308,12 +311,12 @@ impl FlowStack {
         self.with(|stack, now| stack.answer_echo(number, target, content, now));
     }
 
-    /// Tells a client that its echo may not be asked for.
+    /// Tells a client that policy forbids its echo.
     pub fn refuse_echo(self: &Arc<Self>, asked: &AskedEcho) {
         self.with(|stack, now| stack.refuse_echo(asked.echo, asked.target, now));
     }
 
-    /// Tells a client that its echo did not get there.
+    /// Tells a client that its echo did not reach the host.
     pub fn fail_echo(self: &Arc<Self>, failed: FailedEcho) {
         self.with(|stack, now| stack.fail_echo(failed, now));
     }
@@ -323,7 +326,7 @@ impl FlowStack {
         self.echo == EchoHandling::Ask
     }
 
-    /// Handles timers, for as long as it is awaited.
+    /// Handles the timers. Never completes.
     pub async fn keep_time(self: &Arc<Self>) -> Infallible {
         loop {
             let due = {
@@ -344,7 +347,7 @@ impl FlowStack {
         }
     }
 
-    /// Connections and pairs of UDP ports that there are.
+    /// The numbers of connections and of pairs of UDP ports.
     pub fn flows(&self) -> [usize; 2] {
         self.state.lock().stack.flows()
     }
@@ -364,6 +367,7 @@ impl FlowStack {
         for session in sessions.values().filter_map(Weak::upgrade) {
             session.evict();
         }
+        // Without the lock: dropping a carrier releases its flow, which takes the lock.
         drop(asked);
     }
 
@@ -421,7 +425,7 @@ impl FlowStack {
         Ok(session)
     }
 
-    /// A flow is not waited for any more.
+    /// Releases a flow: no task waits for it any more.
     pub(super) fn release(self: &Arc<Self>, flow: FlowId) {
         {
             let mut state = self.state.lock();
@@ -520,7 +524,7 @@ impl FlowStack {
                     content,
                 },
             ),
-            // The flow is not taken by anyone any more.
+            // Closed: no task takes flows any more.
             StackEvent::TcpAsked { flow, .. } | StackEvent::UdpAsked { flow, .. } => {
                 state.stack.release(flow, Instant::now());
             }
@@ -568,7 +572,7 @@ impl FlowStack {
     }
 
     fn ask_echo(&self, state: &mut FlowState, asked: AskedEcho) {
-        // One that was not taken before it was given up is not waited for any more.
+        // The stack follows no more than this: it has given up the oldest by now.
         if state.echoes.len() >= MAX_ECHOES {
             state.echoes.pop_front();
         }
@@ -582,13 +586,13 @@ impl FlowStack {
     }
 }
 
-/// A number that peers do not know. Without random numbers, they could at worst guess those of segments.
+/// A number that peers cannot guess. Without random numbers from the kernel it is 0, and peers could guess sequence numbers.
 pub(super) fn random() -> u64 {
     getrandom::u64().unwrap_or_default()
 }
 
 impl FlowState {
-    /// A flow leads nowhere. Returns the session that has to be told, if it has one.
+    /// Fails a flow that reaches no host. Returns the session to report it to, if it has one.
     fn fail(&mut self, flow: FlowId, error: IcmpError) -> Option<(Arc<Session>, IcmpError)> {
         if let Some(progress) = self.connections.remove(&flow) {
             progress.fail(error);
@@ -597,7 +601,7 @@ impl FlowState {
         Some((session.upgrade()?, error))
     }
 
-    /// When something is due that can be done.
+    /// When the next timer is due; none is while the stack is held up.
     fn due(&self) -> Option<Instant> {
         self.stack
             .poll_timeout()

@@ -129,7 +129,7 @@ impl GateRules {
 }
 
 impl PacketGate {
-    /// With rules, and with flows that are followed.
+    /// A gate with rules, and with a ledger if flows are to be followed.
     pub fn new(rules: Option<GateRules>, flows: Option<FlowLedger>) -> Self {
         Self {
             rules,
@@ -145,27 +145,27 @@ impl PacketGate {
         self
     }
 
-    /// How many flows are open of those that are followed.
+    /// How many of the followed flows are open.
     pub(super) fn open_flows(&self) -> usize {
         self.flows.as_ref().map_or(0, FlowLedger::open)
     }
 
-    /// Goes on with the flows of the gate before.
+    /// Takes over the flows of the gate that this one replaces.
     pub(super) fn go_on(&mut self, before: &mut Self) {
         if let (Some(flows), Some(before)) = (&mut self.flows, &mut before.flows) {
             flows.go_on(before);
         }
     }
 
-    /// Ends the flows that have ended by now.
+    /// Ends the flows that have been silent for too long.
     pub(super) fn end_silent(&mut self, now: Instant) {
         if let Some(flows) = &mut self.flows {
             flows.end_silent(now, usize::MAX);
         }
     }
 
-    /// Whether a packet may pass; no rule lets it pass unless it `reaches` a destination outside.
-    /// An unreadable packet may not.
+    /// Whether a packet may pass. Without `reaches`, its destination is closed to it whatever the
+    /// rules say. An unreadable packet never passes.
     pub(super) fn passes(
         &mut self,
         arrived: ArrivedPacket<'_>,
@@ -181,6 +181,7 @@ impl PacketGate {
             .as_mut()
             .map(|rules| rules.decide(&packet, sender));
         let by_rules = decided.is_none_or(|decided| decided.is_allowed);
+        // The policy comes last: it costs most, and judges only flows that all else allows.
         let is_allowed = by_rules && reaches && self.is_permitted(&packet, sender);
 
         if let Some(flows) = &mut self.flows {

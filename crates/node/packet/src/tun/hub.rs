@@ -1,4 +1,4 @@
-//! A device, and the tunnels that it has.
+//! A device and its tunnels.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -42,27 +42,27 @@ pub struct TunHub {
     /// The prefixes that the kernel routes to the device.
     led: Mutex<Vec<IpNet>>,
     next: AtomicU64,
-    /// How often it says that there is no tunnel.
+    /// Limits the errors about packets that no tunnel takes.
     limiter: Mutex<IcmpLimiter>,
     closed: CancellationToken,
 }
 
-/// The tunnels, and where each destination is.
+/// The tunnels, and the routes to them.
 #[derive(Debug)]
 pub(super) struct Table {
     routes: RoutingTable<u64>,
     ends: HashMap<u64, Arc<TunEnd>>,
-    /// Owners of routes that are several tunnels.
+    /// Groups of tunnels that own routes together.
     groups: HashMap<u64, Arc<DeviceGroup<TunEnd>>>,
-    /// Where the packets of a client's device go, if it has several tunnels.
+    /// How the packets of a client's device are split between its tunnels, if it has several.
     split: Option<SplitTable<TunEnd>>,
 }
 
 impl TunHub {
-    /// Opens the device for this service, or takes over a passed one. Each of its queues is [read](Self::read) by one of so many workers, which [claims](Self::claim) it.
+    /// Opens the device for this service, or takes over a passed one. Each queue is [read](Self::read) by one of `workers`, which [claims](Self::claim) it.
     ///
     /// # Errors
-    /// The device cannot be made, in words.
+    /// Why the device cannot be created.
     pub fn open(
         settings: TunSettings,
         service: TunService,
@@ -73,8 +73,8 @@ impl TunHub {
         Ok(Self::with(device, settings, service))
     }
 
-    /// No device, but a stack for each tunnel, which ends its packets in user space; or one, which
-    /// [sends](TunHub::open_tcp) packets of connections that are opened here. Of `settings`, the
+    /// A hub without a device: a stack for each tunnel ends its packets in user space, or one stack
+    /// sends the packets of connections that are [opened here](TunHub::open_tcp). Of `settings`, the
     /// name, the addresses and the MTU count.
     pub fn in_user_space(
         settings: TunSettings,
@@ -85,10 +85,10 @@ impl TunHub {
         Self::with(device, settings, service)
     }
 
-    /// A device on another machine, which is led to through one of these ports. Of `settings`, the name, the addresses and the MTU count.
+    /// A device on another machine, reached through one of these ports. Of `settings`, the name, the addresses and the MTU count.
     ///
     /// # Errors
-    /// There is no such port, or the other machine has another device there, in words.
+    /// Why it cannot be reached: no such port, or the other machine has another device there.
     pub fn on_another_machine(
         settings: TunSettings,
         service: TunService,
@@ -146,18 +146,18 @@ impl TunHub {
         self.device.name()
     }
 
-    /// Whether the device is still there.
+    /// Whether the device still exists.
     pub fn is_there(&self) -> bool {
         self.device.is_there()
     }
 
-    /// Ends its tunnels, and takes no more. The device goes with the last of them.
+    /// Ends all tunnels, and takes no new ones. The device is removed with the last tunnel.
     pub fn close(&self) {
         self.closed.cancel();
         self.device.close();
     }
 
-    /// Cancelled when its tunnels are to end, or one of them alone.
+    /// A token for one tunnel: cancelled alone, or with all others when the device closes.
     pub(super) fn closed_token(&self) -> CancellationToken {
         self.closed.child_token()
     }
@@ -227,20 +227,23 @@ impl TunHub {
     /// prefixes to it. Unchanged prefixes are not touched.
     ///
     /// # Errors
-    /// A prefix is there twice, or the kernel does not take a route: then that one is missing.
+    /// A prefix occurs twice, or the kernel rejects a route, which is missing then.
     pub fn set_split(&self, tunnels: &[SplitPrefixes]) -> Result<(), String> {
         let prefixes = tunnels.iter().flat_map(|tunnel| &tunnel.prefixes);
         let nets = prefixes.filter_map(|prefix| IpNet::new(prefix.address(), prefix.length()).ok());
         let mut wanted = self.settings.routes.clone();
         wanted.extend(nets);
 
+        // Held to the end: two changes at once would mix their routes.
         let mut led = self.led.lock();
         let mut failed = Vec::new();
         {
             let mut table = self.table.write();
+            // Before the routes: a packet that the kernel routes here must find its tunnel.
             let split = table.split.get_or_insert_default();
             split.set(tunnels).map_err(|error| error.to_string())?;
         }
+        // New routes before old ones go, so that no destination is without one in between.
         for net in wanted.iter().filter(|net| !led.contains(net)) {
             failed.extend(self.device.add_route(*net).err());
         }
@@ -260,7 +263,7 @@ impl TunHub {
         matches!(&self.service, TunService::Client(client) if client.super_packets)
     }
 
-    /// The names behind some of the addresses that are led to it.
+    /// The names behind some of the addresses that are routed to the device.
     pub fn names(&self) -> Option<&Arc<NamedHosts>> {
         match &self.service {
             TunService::Client(client) => client.names.as_ref(),
@@ -268,19 +271,18 @@ impl TunHub {
         }
     }
 
-    /// Whether something goes through it that is not to be cut off: a tunnel, or a connection to a name.
+    /// Whether closing the device would cut off a tunnel, or a connection to a name.
     pub fn is_in_use(&self) -> bool {
         let connections = self.names().map(|names| names.stack().flows()[0]);
         self.tunnels() > 0 || connections.is_some_and(|connections| connections > 0)
     }
 
-    /// Tells who asked for a name.
+    /// Answers a question for a name.
     pub fn answer_name(&self, question: &NameQuestion, message: &[u8]) {
         self.device.answer(&question.answer(message));
     }
 
-    /// Passes the packets of names to the kernel, or the other machine, for as long as it is
-    /// awaited.
+    /// Writes the packets of named hosts to the kernel or the other machine. Never completes.
     pub async fn carry_names(&self) -> Infallible {
         let Some(names) = self.names() else {
             return std::future::pending().await;
@@ -313,15 +315,15 @@ impl TunHub {
     pub(super) fn lead_again(&self) {
         for net in &*self.led.lock() {
             if let Err(error) = self.device.add_route(*net) {
-                tracing::error!(%error, "the device does not get its routes");
+                tracing::error!(%error, "cannot add a route of the device");
             }
         }
     }
 
-    /// A queue that no one reads yet, for the worker that this is called in.
+    /// Claims a queue without a reader for the worker that calls this.
     ///
     /// # Errors
-    /// Its runtime takes no more descriptors.
+    /// The runtime of the worker cannot take the descriptor.
     pub fn claim(&self) -> io::Result<Option<ClaimedQueue>> {
         match self.device.queues() {
             Some(queues) => queues.claim(),
@@ -341,12 +343,12 @@ impl TunHub {
         table.ends.insert(number, end);
     }
 
-    /// Leads these prefixes into a tunnel, and no others. Returns those that another one has.
+    /// Routes these prefixes into a tunnel, and no others. Returns conflicts with other tunnels.
     pub(super) fn lead(&self, number: u64, prefixes: &[IpPrefix]) -> Vec<RouteConflict<u64>> {
         self.table.write().routes.replace(number, prefixes)
     }
 
-    /// Leads these prefixes into the tunnels of a group, and no others.
+    /// Routes these prefixes into the tunnels of a group, and no others.
     pub(super) fn lead_group(
         &self,
         group: &Arc<DeviceGroup<TunEnd>>,
@@ -357,7 +359,7 @@ impl TunHub {
         table.routes.replace(group.number, prefixes)
     }
 
-    /// The tunnel to which an address is led, or one of those that share it.
+    /// The tunnel that an address is routed to, or one of the group that shares it.
     pub(super) fn end_with(&self, address: IpPrefix) -> Option<Arc<TunEnd>> {
         let table = self.table.read();
         let owner = table.routes.owner(address.address())?;
@@ -386,7 +388,7 @@ impl TunHub {
     /// tunnel.
     pub(super) fn next_hop(&self, table: &Table, from: u64, destination: IpAddr) -> NextHop<u64> {
         match self.service {
-            // The other ends of its tunnels are where packets come from.
+            // Packets of its tunnels always leave for this machine.
             TunService::Client(_) => NextHop::Elsewhere,
             TunService::Proxy(_) => table.routes.next_hop(Some(from), destination),
         }
@@ -419,6 +421,7 @@ impl TunHub {
         };
 
         let error = from.and_then(|from| IcmpError::NoRoute.about(packet, from));
+        // Last, so that only errors that are sent use up the limit.
         let error = error.filter(|_| self.limiter.lock().allows(Instant::now()));
         if let Some(error) = error {
             self.device.answer(&error);

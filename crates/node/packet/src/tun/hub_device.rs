@@ -61,7 +61,7 @@ pub struct StackDeviceSettings {
 }
 
 impl HubDevice {
-    /// A device of the kernel, which may have been passed, of whose queues each is read by one of so many workers.
+    /// Opens a device of the kernel, or takes over a passed one, with at most one queue for each of `workers`.
     pub(super) fn kernel(
         settings: &TunSettings,
         workers: usize,
@@ -79,7 +79,7 @@ impl HubDevice {
         }))
     }
 
-    /// No device, but a stack for each tunnel, or one for all, which has the addresses of `settings` until a tunnel assigns others.
+    /// A stack for each tunnel, or one for all, which has the addresses of `settings` until a tunnel assigns others.
     pub(super) fn stack(settings: &TunSettings, details: StackDeviceSettings) -> Self {
         let StackDeviceSettings { stack, datagrams } = details;
         let own = (!stack.intercepts).then(|| FlowStack::new(stack, datagrams));
@@ -101,7 +101,7 @@ impl HubDevice {
         }
     }
 
-    /// Whether it is still there.
+    /// Whether the device still exists.
     pub(super) fn is_there(&self) -> bool {
         match self {
             Self::Kernel(kernel) => kernel.device.is_there(),
@@ -118,7 +118,7 @@ impl HubDevice {
         }
     }
 
-    /// Gives it these addresses, and no others.
+    /// Gives the device these addresses, and no others.
     pub(super) fn set_addresses(&self, addresses: &[IpNet]) -> Result<(), String> {
         match self {
             Self::Kernel(kernel) => {
@@ -146,7 +146,7 @@ impl HubDevice {
         }
     }
 
-    /// Has the kernel lead a prefix here no more.
+    /// Removes the route of a prefix to the device.
     pub(super) fn remove_route(&self, net: IpNet) -> Result<(), String> {
         match self {
             Self::Kernel(kernel) => {
@@ -165,7 +165,7 @@ impl HubDevice {
         }
     }
 
-    /// Handles timers of a listener's stack, for as long as it is awaited.
+    /// Handles the timers of a listener's stack. Never completes.
     pub(super) async fn keep_time(&self) -> Infallible {
         match self.own_stack().and_then(StackDevice::own) {
             Some(own) => own.keep_time().await,
@@ -190,7 +190,7 @@ impl HubDevice {
         }
     }
 
-    /// Tells the kernel, the other machine or the stack of a listener something about a packet that it sent.
+    /// Answers a packet of the kernel, the other machine or a listener's stack, for example with an ICMP error.
     pub(super) fn answer(&self, packet: &[u8]) {
         match self {
             Self::Kernel(_) => self.write(OffloadHeader::DONE, packet),
@@ -219,7 +219,7 @@ impl HubDevice {
         }
     }
 
-    /// Gives the kernel, or the other machine, packets, of which some may be joined on their way.
+    /// Writes packets to the kernel or the other machine; segments of one flow may be joined.
     pub(super) fn write_all(&self, packets: &[Vec<u8>], coalescer: &mut Coalescer) {
         if let Self::Remote(remote) = self {
             remote.send_all(&mut SealedRun::default(), |send| {
@@ -245,7 +245,7 @@ impl HubDevice {
         Some(own.unwrap_or_else(|| FlowStack::new(stack, datagrams)))
     }
 
-    /// Whether it is a device of the kernel.
+    /// Whether this is a device of the kernel.
     pub(super) fn is_of_kernel(&self) -> bool {
         matches!(self, Self::Kernel(_))
     }
@@ -270,7 +270,7 @@ impl StackDevice {
         loop {
             let assigned = self.assigned.notified();
             let mut assigned = pin!(assigned);
-            // From here on, nothing is missed.
+            // Registered before the addresses are read: an assignment in between wakes this task.
             assigned.as_mut().enable();
             let addresses = self.addresses.lock().clone();
             let mut addresses = addresses.iter().map(IpNet::addr);

@@ -50,9 +50,9 @@ pub(super) struct InboxState {
     pub(super) filter: Arc<PacketFilter>,
     /// How often errors are written to the device.
     pub(super) limiter: IcmpLimiter,
-    /// The addresses that packets get on their way, in both directions.
+    /// The translation of addresses, in both directions.
     pub(super) translations: Translations,
-    /// Super-packets that go whole.
+    /// Super-packets that are forwarded whole.
     pub(super) super_packets: SuperQueue,
     batch: Batch,
     /// Whether the session may have capsules to send.
@@ -102,7 +102,7 @@ impl InboxState {
 }
 
 impl Inbox {
-    /// Without packets, for a session with this filter.
+    /// An empty inbox, for a session with this filter.
     pub(super) fn new(filter: Arc<PacketFilter>) -> Self {
         Self {
             state: Mutex::new(InboxState {
@@ -120,7 +120,7 @@ impl Inbox {
         }
     }
 
-    /// Works on the waiting packets, and wakes the task that waits for them.
+    /// Runs `act` on the waiting packets, and wakes the task that waits for them.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut InboxState) -> T) -> T {
         let mut state = self.state.lock();
         let result = act(&mut state);
@@ -162,6 +162,7 @@ impl Inbox {
             return Poll::Pending;
         }
 
+        // Swapped, not copied: the lock is held for a moment, and both buffers keep their memory.
         std::mem::swap(batch, &mut state.batch);
         state.batch.clear();
         let taken = TakenCapsules {
@@ -176,6 +177,7 @@ impl Inbox {
     /// Waits until the packets were taken, or the tunnel is closed.
     pub(super) async fn room(&self) {
         loop {
+            // Before the check: `notify_waiters` reaches futures that exist, even unpolled ones.
             let taken = self.taken.notified();
             let is_full = {
                 let state = self.state.lock();

@@ -1,4 +1,4 @@
-//! Whether the tunnel of a listener's device carries the 1,280 bytes that IPv6 needs, over all that is on its way (RFC 9484, section 7.1).
+//! Proves that the tunnel of a listener's device carries the 1,280 bytes that IPv6 needs, end to end (RFC 9484, section 7.1).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::flow_stack::random;
 use super::service::TunService;
 
 impl TunTunnel {
-    /// Asks the other end, if it is time for that and the tunnel has an address of IPv6.
+    /// Probes the other end, if a probe is due and the tunnel has an IPv6 address.
     pub(super) fn prove_ipv6(&self) {
         if !matches!(self.hub.service, TunService::Client(_)) {
             return;

@@ -13,7 +13,7 @@ use super::service::{TunProxy, TunService};
 use super::tunnel_owner::TunnelOwner;
 
 impl TunHub {
-    /// A tunnel shares the lease of those that its client's device has here already, or is the first of them.
+    /// Lets a tunnel share the lease of the other tunnels of its client's device, or makes it the first of them.
     pub(super) fn join(&self, end: &Arc<TunEnd>) {
         let TunService::Proxy(proxy) = &self.service else {
             return;
@@ -31,7 +31,7 @@ impl TunHub {
         };
 
         end.set_group(group.clone());
-        // Another may have been the first at the same moment.
+        // Another tunnel of the device may have become the first since `replace` gave this one a lease of its own.
         let shared = group.lease();
         if shared.key != own.key {
             proxy.release(&own);
@@ -70,8 +70,8 @@ impl TunHub {
         }
     }
 
-    /// Grants wishes to a tunnel, and to all that share its lease, where they are free, kept for its identity, or of another tunnel of
-    /// that which has only just come; then answers.
+    /// Grants the wishes of a tunnel, for its whole group, where the address is free, kept for its identity, or held by another tunnel of
+    /// the identity that has only just come; then answers.
     pub(super) fn grant(&self, proxy: &TunProxy, end: &Arc<TunEnd>, requests: &[RequestedAddress]) {
         let wishes = requests.iter().map(|request| request.prefix);
         let wishes: Vec<IpPrefix> = wishes
@@ -101,8 +101,8 @@ impl TunHub {
         self.set_lease(end, &lease);
     }
 
-    /// Gives a tunnel the address that another of the same identity was given for want of a wish. Devices of one user that come to an
-    /// end at the same time get addresses in the order of their tunnels, and each may have had the other's where it was before.
+    /// Gives a tunnel an address that another tunnel of the same identity got without asking. Devices of one user that arrive at the
+    /// same time get addresses in the order of their tunnels, and each may have had the other's before.
     fn exchange(&self, proxy: &TunProxy, end: &Arc<TunEnd>, wish: IpPrefix) {
         let Some(other) = self.end_with(wish) else {
             return;
@@ -118,7 +118,7 @@ impl TunHub {
             return;
         };
 
-        // No route may have two owners meanwhile.
+        // The other tunnel gives its routes up first: a route has one owner.
         self.lead_end(&other, &[]);
         self.lead_end(end, &addresses(&own));
         self.set_lease(end, &own);
@@ -126,7 +126,7 @@ impl TunHub {
         self.tell(&other, &[]);
     }
 
-    /// A tunnel, and all that share its lease, have this one from now on; the others are told.
+    /// Sets the lease of a tunnel and of its group, and tells the other members.
     fn set_lease(&self, end: &Arc<TunEnd>, lease: &Lease) {
         let before = match &mut *end.lease.lock() {
             Some(own) => std::mem::replace(own, lease.clone()),
@@ -147,6 +147,7 @@ impl TunHub {
 
     fn change_lease(&self, end: &Arc<TunEnd>, lease: &Lease) {
         {
+            // Unlocked before `tell`, which locks it again.
             let mut own = end.lease.lock();
             if own.is_none() {
                 return;
@@ -163,7 +164,7 @@ impl TunHub {
         self.give_back(proxy, end);
     }
 
-    /// Takes the lease of a tunnel back, if no other has it.
+    /// Returns the lease of a tunnel to the pool, unless others of its group still have it.
     fn give_back(&self, proxy: &TunProxy, end: &TunEnd) {
         let Some(lease) = end.lease.lock().take() else {
             return;

@@ -1,4 +1,4 @@
-//! A device on another machine, which WireGuard leads to.
+//! A device on another machine, reached through WireGuard.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::sealed_run::SealedRun;
 use super::wireguard_ports::{PeerDevice, WireguardPort, WireguardPorts};
 
-/// Where a device on another machine is.
+/// How to reach a device on another machine.
 #[derive(Debug, Clone)]
 pub struct RemoteSettings {
     /// The address and UDP port of this end.
@@ -39,7 +39,7 @@ pub(super) struct RemoteDevice {
 /// The status of the other machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct RemoteView {
-    /// Where its messages come.
+    /// The address at which its messages arrive.
     pub listen: SocketAddr,
     /// The key of this end, which it must know.
     pub public_key: String,
@@ -47,13 +47,13 @@ pub struct RemoteView {
     pub peer: String,
     /// Its endpoint, if known.
     pub endpoint: Option<SocketAddr>,
-    /// When it last proved by a handshake who it is.
+    /// The time of its last handshake.
     pub last_handshake: Option<String>,
-    /// Packets that came from it.
+    /// Packets received from it.
     pub received_packets: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Packets that were sent to it.
+    /// Packets sent to it.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
@@ -68,13 +68,13 @@ pub struct RefusedView {
     pub messages: u64,
     /// Packets of the peer with a source that is not its own.
     pub sources: u64,
-    /// Packets to the peer that were lost because it does not answer, or is not known where it is.
+    /// Packets to the peer that were lost because it does not answer, or has no known endpoint.
     pub lost: u64,
-    /// On the port: no messages of WireGuard, or under no session.
+    /// On the port: datagrams that are no messages of WireGuard, or belong to no session.
     pub unknown: u64,
     /// On the port: handshakes of strangers.
     pub strangers: u64,
-    /// On the port: handshakes that were too many, and those that were told to prove their address first.
+    /// On the port: handshakes above the rate, and those that were told to prove their address first.
     pub too_many: u64,
 }
 
@@ -113,12 +113,12 @@ impl RemoteDevice {
         self.addresses.clone()
     }
 
-    /// What the other machine sends goes to this hub.
+    /// Delivers the packets of the other machine to this hub.
     pub(super) fn lead(&self, hub: Weak<dyn PeerDevice>) {
         self.port.lead(self.peer, hub);
     }
 
-    /// The machine is not sent anything more.
+    /// Forgets the other machine, which is sent no more packets.
     pub(super) fn close(&self) {
         self.port.remove_peer(self.peer);
     }

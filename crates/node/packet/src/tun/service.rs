@@ -43,11 +43,11 @@ pub struct TunClient {
     pub(super) wanted: Mutex<WantedAddresses>,
     /// The addresses of its tunnels, where it has several.
     pub(super) shared: Option<Box<SharedAddresses>>,
-    /// From which errors about packets are written.
+    /// The source addresses of ICMP errors.
     pub routers: RouterAddresses,
     /// Whether it offers super-packets.
     pub(super) super_packets: bool,
-    /// The names behind some of the addresses that are led to it.
+    /// The names behind some of the addresses that are routed to it.
     pub(super) names: Option<Arc<NamedHosts>>,
 }
 
@@ -86,7 +86,7 @@ impl TunClient {
     pub fn new(addresses: Vec<IpPrefix>, other: OtherAssigned, routes: &[IpPrefix]) -> Self {
         let routed = |is_ipv4| {
             let mut routes = routes.iter().filter(|route| route.is_ipv4() == is_ipv4);
-            // The whole of a family begins with an address that no router has.
+            // 0.0.0.0/0 and ::/0 begin with addresses that no router can have.
             routes
                 .find(|route| route.length() > 0)
                 .map(|route| own(*route, 1))
@@ -106,7 +106,7 @@ impl TunClient {
         }
     }
 
-    /// The same, with names behind some of the addresses that are led to it.
+    /// The same, with names behind some of the addresses that are routed to it.
     #[must_use]
     pub fn names(mut self, names: Option<Arc<NamedHosts>>) -> Self {
         self.names = names;
@@ -207,7 +207,7 @@ impl TunProxy {
         self.pool.lock().to_text(unix_seconds())
     }
 
-    /// Takes leases of before; returns how many of them the pool does not give out any more.
+    /// Restores saved leases; returns the number of those that lie outside of the pool.
     ///
     /// # Errors
     /// The text has no leases.
@@ -215,7 +215,7 @@ impl TunProxy {
         self.pool.lock().restore(leases)
     }
 
-    /// Waits until leases have changed since this was last asked.
+    /// Waits until the leases change.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -260,9 +260,9 @@ impl TunProxy {
         WaitingTunnel { proxy: self, end }
     }
 
-    /// The tunnel of this client that a new one replaces. If there are several, their devices are
-    /// not known, unless the client names one: then a wish for an address [identifies
-    /// it](Self::take_waiting_with).
+    /// The waiting tunnel that a new one of this client replaces. Several belong to different
+    /// devices: unless the client names its device, only a wish for an address [identifies
+    /// the tunnel](Self::take_waiting_with).
     pub(super) fn take_waiting(&self, owner: &TunnelOwner) -> Option<Arc<TunEnd>> {
         let mut waiting = self.waiting.lock();
         let is_known = waiting.get(owner)?.len() == 1 || owner.part.is_some();
@@ -272,7 +272,7 @@ impl TunProxy {
         }
     }
 
-    /// One of the tunnels of this client that wait, where the pool has nothing else for it.
+    /// A waiting tunnel of this client, for when the pool is empty.
     pub(super) fn take_any_waiting(&self, owner: &TunnelOwner) -> Option<Arc<TunEnd>> {
         take_last(&mut self.waiting.lock(), owner)
     }

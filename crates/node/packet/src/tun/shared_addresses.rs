@@ -1,4 +1,4 @@
-//! The addresses of a device that several tunnels share: the first gives them, from the others the same are asked for.
+//! The addresses of a device that several tunnels share: the first tunnel assigns them, and the others are asked for the same.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,11 +28,11 @@ struct SharedState {
 /// The decision when one of the tunnels assigns addresses.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AddressDecision {
-    /// Nothing: they are those of the device.
+    /// The tunnel assigned the addresses of the device: nothing to do.
     Agreed,
     /// Ask for these, which the device has.
     Request(Vec<IpPrefix>),
-    /// Packets get other addresses in this tunnel; the device gets those that are new.
+    /// Packets are translated in this tunnel; the device gets the addresses of a new family.
     Translate(Adoption),
     /// The device gets these, in place of those that a tunnel gave it.
     Adopt(Vec<IpPrefix>),
@@ -41,7 +41,7 @@ pub(super) enum AddressDecision {
 }
 
 impl SharedAddresses {
-    /// With the configured addresses, and the handling of others that a tunnel assigns.
+    /// Begins with the configured addresses; `other` says how to handle different ones that a tunnel assigns.
     pub(super) fn new(configured: &[IpPrefix], other: OtherAssigned) -> Self {
         let other = match other {
             OtherAssigned::Translate => OtherAddress::Translate,
@@ -102,6 +102,7 @@ impl SharedState {
             };
         }
 
+        // On a copy: most outcomes below leave the addresses of the device as they are.
         let mut addresses = self.addresses.clone();
         let mut adoption = addresses.adopt(assigned);
         let is_other = !adoption.refused.is_empty() || !adoption.translations.is_empty();

@@ -1,4 +1,4 @@
-//! Which of several tunnels of a device has a destination.
+//! Splits the destinations of a device between several tunnels.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl<E> Default for SplitTable<E> {
 }
 
 impl<E> SplitTable<E> {
-    /// With these prefixes, and the tunnels that are open.
+    /// Sets the prefixes of each tunnel; open tunnels stay entered under their names.
     ///
     /// # Errors
     /// [`PrefixTableError`], with nothing changed.
@@ -71,7 +71,7 @@ impl<E> SplitTable<E> {
         Ok(())
     }
 
-    /// A tunnel is open.
+    /// Enters an open tunnel under its name.
     pub(super) fn enter(&mut self, name: &str, number: u64, end: &Arc<E>) {
         let mut tunnels = self.tunnels.iter_mut();
         if let Some(entry) = tunnels.find(|entry| *entry.prefixes.tunnel == *name) {
@@ -80,7 +80,7 @@ impl<E> SplitTable<E> {
         }
     }
 
-    /// A tunnel has ended.
+    /// Removes a tunnel that has ended.
     pub(super) fn leave(&mut self, number: u64) {
         for entry in &mut self.tunnels {
             entry.open.take_if(|open| open.number == number);

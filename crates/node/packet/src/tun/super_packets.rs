@@ -19,8 +19,8 @@ use super::tunnel_device::LeavingPackets;
 use crate::device::{CapsulePackets, DeviceCapsules};
 
 impl TunTunnel {
-    /// A stream leads to the client of this tunnel, and its request offers this context: the client
-    /// is told the context in which super-packets are taken here.
+    /// Answers the offer of a client's request, made for `context`, with the context in which this end
+    /// takes super-packets.
     pub fn offered(&self, context: Option<u64>) {
         let TunService::Proxy(proxy) = &self.hub.service else {
             return;
@@ -34,7 +34,7 @@ impl TunTunnel {
         });
     }
 
-    /// A client's offer in its request.
+    /// Notes the offer that this client makes in its request.
     pub(super) fn offer(&self) {
         if let TunService::Client(client) = &self.hub.service {
             let takes = client.super_packets.then_some(agreement::CONTEXT);
@@ -59,6 +59,7 @@ impl TunTunnel {
                 CapsulePackets::dropped(DropReason::UnknownContext)
             }
             Some(SuperCapsule::Packet { header, packet, .. }) => {
+                // The header tells the kernel how to cut the packet: it comes from a peer, so it is checked against the packet.
                 let checked = header.check(packet);
                 match checked {
                     Ok(checked) => self.write_super(&checked),
@@ -81,13 +82,14 @@ impl TunTunnel {
             "super-packets into the tunnel"
         );
         self.end.inbox.with(|inbox| {
+            // In one step: between them, a new packet could overtake the queued ones.
             let waiting = inbox.super_packets.set_sends(context);
             cut_waiting(waiting, |packet| inbox.push(packet));
         });
         CapsulePackets::default()
     }
 
-    /// Writes a super-packet into the device: it is one packet of one flow, and everything is asked about it once.
+    /// Writes a super-packet into the device: it is one packet of one flow, and is judged once.
     fn write_super(&self, checked: &Offloaded<'_>) -> CapsulePackets {
         let packet = checked.packet().bytes();
         let segments = checked.segments() as u64;
@@ -164,7 +166,7 @@ fn write(device: &HubDevice, header: OffloadHeader, packet: &[u8]) -> io::Result
     all
 }
 
-/// Gives the packets of super-packets that were to be sent.
+/// Cuts queued super-packets into packets that every peer takes.
 fn cut_waiting(mut waiting: DeviceCapsules, mut packet: impl FnMut(&[u8])) {
     let mut decoder = CapsuleDecoder::new(DatagramFormat::IP.max_capsule());
     decoder.push(waiting.take_bytes());

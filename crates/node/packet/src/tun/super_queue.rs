@@ -10,7 +10,7 @@ use crate::device::DeviceCapsules;
 #[doc(alias = "bound")]
 const MOST_SUPER_BYTES: usize = 512 * 1024;
 
-/// Bytes above which the device is better not read: one read of it fits beside them.
+/// Bytes above which the reader of the device pauses: one read still fits beside them.
 const SUPER_CROWDED: usize = MOST_SUPER_BYTES / 2;
 
 /// The agreement with the peer about super-packets, and the queued ones.
@@ -37,7 +37,7 @@ pub(super) enum SuperPushed {
 }
 
 impl SuperQueue {
-    /// A new stream leads to the peer, which takes super-packets in a context of these, as does this end.
+    /// Sets the contexts of both ends for a new stream to the peer.
     pub(super) fn agree(&mut self, takes: Option<u64>, sends: Option<u64>) {
         self.takes = takes;
         self.sends = sends;
@@ -74,7 +74,7 @@ impl SuperQueue {
         self.waiting.bytes.is_empty()
     }
 
-    /// Whether so much is queued that there had better be a pause.
+    /// Whether so much is queued that the reader of the device should pause.
     pub(super) fn is_crowded(&self) -> bool {
         self.waiting.bytes.len() > SUPER_CROWDED
     }
@@ -108,7 +108,7 @@ impl SuperQueue {
         SuperPushed::Waits
     }
 
-    /// Puts in a capsule that is no packet.
+    /// Queues a capsule of the agreement.
     pub(super) fn say(&mut self, capsule: &SuperCapsule<'_>) {
         capsule.encode(&mut self.waiting.bytes);
     }

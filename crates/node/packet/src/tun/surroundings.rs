@@ -63,8 +63,8 @@ impl fmt::Debug for Surroundings {
 }
 
 impl Surroundings {
-    /// Around a tunnel of a device of this machine's kernel, which has these addresses; or of another one, if there are `None`. `seed` is a
-    /// number that peers do not know.
+    /// The surroundings of a tunnel. `device` has the addresses of a device in this machine's kernel, and is `None` for other devices.
+    /// `seed` is a number that peers do not know.
     pub(super) fn new(
         device: Option<Vec<IpAddr>>,
         machine: Box<dyn OwnMachine>,
@@ -80,12 +80,12 @@ impl Surroundings {
         }
     }
 
-    /// Takes over from another one: flows that the machine opened go on.
+    /// Takes over the flows that the machine opened, so that they go on.
     pub(super) fn go_on(&mut self, before: &mut Self) {
         std::mem::swap(&mut self.opened, &mut before.opened);
     }
 
-    /// Whether a packet may go where it goes, or come from where it comes.
+    /// Whether a packet may reach its destination, or come from its source.
     pub(super) fn passes(&mut self, pool: Option<&PoolEntry>, arrived: &ArrivedPacket<'_>) -> bool {
         let Some([source, destination]) = addresses(arrived.bytes) else {
             return false;
@@ -111,6 +111,7 @@ impl Surroundings {
     fn class(&mut self, pool: Option<&PoolEntry>, address: IpAddr) -> AddressClass {
         let pools = pool.map_or(0, PoolEntry::revision);
         let revisions = [self.machine.revision(), pools];
+        // A change of any address may turn every class and verdict around.
         if self.classes.is_empty() || self.revisions != revisions {
             self.classes.clear();
             self.classes.resize(ADDRESSES, None);
@@ -157,7 +158,7 @@ impl Surroundings {
             return true;
         }
         if packet.is_icmp_error() {
-            // An error about a packet of the machine.
+            // Only an error about a packet that the machine sent.
             let quoted = quoted_flow(packet);
             return quoted.is_some_and(|quoted| self.opened.known(&quoted).is_some());
         }
@@ -170,6 +171,7 @@ impl Surroundings {
                 false => is_answer && is_echo_reply(packet),
             };
         }
+        // A SYN opens a connection even where it looks like an answer: the port may have been used the other way before.
         (is_answer && !packet.opens_tcp()) || self.opens(&flow)
     }
 
@@ -205,11 +207,11 @@ fn place(address: IpAddr) -> usize {
             (bits >> 64) as u64 ^ bits as u64
         }
     };
-    // The golden ratio's bits spread neighbours.
+    // The bits of the golden ratio spread neighbouring addresses.
     (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % ADDRESSES
 }
 
-/// Source and destination of a packet, at a glance.
+/// Source and destination of a packet, without a look at the rest of its header.
 fn addresses(packet: &[u8]) -> Option<[IpAddr; 2]> {
     let v4 = |at: usize| Some(Ipv4Addr::from(*packet.get(at..)?.first_chunk::<4>()?).into());
     let v6 = |at: usize| Some(Ipv6Addr::from(*packet.get(at..)?.first_chunk::<16>()?).into());

@@ -15,14 +15,14 @@ use super::flow_stack::FlowStack;
 /// Bytes that are read at once.
 const PIECE: usize = 16 * 1024;
 
-/// A connection in a stack. One that is not at its end when this is dropped is broken off, and one that was not accepted is refused.
+/// A connection in a stack. Dropping it resets the connection unless that has ended, and refuses one that was never accepted.
 pub struct TcpFlow {
     stack: Arc<FlowStack>,
     flow: FlowId,
     progress: Arc<FlowProgress>,
 }
 
-/// Wakes the tasks that wait for a connection: each has a bell of its own.
+/// Wakes the tasks that wait for a connection: each has a `Notify` of its own, which wakes one task.
 #[derive(Debug, Default)]
 pub(super) struct FlowProgress {
     reader: Notify,
@@ -37,7 +37,7 @@ pub(super) struct FlowProgress {
 struct Interrupted;
 
 impl FlowProgress {
-    /// There is something new.
+    /// Wakes all tasks: the connection made progress.
     pub(super) fn made(&self) {
         self.reader.notify_one();
         self.writer.notify_one();
@@ -51,7 +51,7 @@ impl FlowProgress {
         self.end();
     }
 
-    /// There is nothing more to come.
+    /// Wakes all tasks: the connection is over.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.made();

@@ -28,7 +28,7 @@ use crate::device::{
 };
 
 impl TunTunnel {
-    /// Writes a batch into the device, or gives it to the stack; says how many packets did not pass.
+    /// Writes a batch into the device or the stack; returns the numbers of packets that did not pass.
     fn write(&self, batch: &Batch) -> io::Result<Unsent> {
         let end = &*self.end;
         let mut writer = end.writer.lock();
@@ -36,6 +36,7 @@ impl TunTunnel {
             filter,
             translations,
         } = end.inbox.rules();
+        // First, for the whole batch: neither the table nor the gate stays locked while the device is written.
         self.judge_all(batch, &filter, &mut writer);
         let Writer {
             coalescer,
@@ -81,6 +82,7 @@ impl TunTunnel {
                     };
                     match queues.write(&header.to_device(), packet) {
                         Ok(()) => {}
+                        // The kernel rejects this packet; the device is fine.
                         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                             unsent.failed += 1;
                         }
@@ -122,7 +124,7 @@ impl TunTunnel {
         }
     }
 
-    /// Whether a packet says that it is from one of the device's own names, or from its name server: no tunnel has these.
+    /// Whether the source of a packet is a named host or the name server of the device: no tunnel has these addresses.
     fn is_of_name(&self, packet: &[u8]) -> bool {
         let Some(names) = self.hub.names() else {
             return false;
@@ -164,7 +166,7 @@ impl TunTunnel {
         true
     }
 
-    /// Why nothing goes into the device, in words.
+    /// The error for a device that is gone.
     fn gone(&self, error: &io::Error) -> io::Error {
         let reason = format!("the device {} is gone: {error}", self.hub.name());
         io::Error::new(error.kind(), reason)
@@ -204,7 +206,7 @@ struct PassingPackets<'a> {
 }
 
 impl PassingPackets<'_> {
-    /// Gives away each of them, with the addresses that the device has.
+    /// Calls `give` with each packet, translated to the addresses of the device.
     fn for_each(self, mut give: impl FnMut(&[u8])) {
         for (packet, verdict) in self.batch.iter().zip(self.verdicts) {
             if matches!(verdict, Some(Verdict::Pass)) {
@@ -214,7 +216,7 @@ impl PassingPackets<'_> {
     }
 }
 
-/// Packets that came out of a tunnel, and what they meet.
+/// The tables and policies that packets meet on their way out of a tunnel.
 pub(super) struct LeavingPackets<'a> {
     pub(super) table: &'a Table,
     pub(super) gate: &'a mut TunnelGate,
@@ -243,6 +245,7 @@ impl LeavingPackets<'_> {
         let stack = tunnel.end.stack.as_ref();
         let is_taken = stack.is_none_or(|stack| stack.takes(packet));
         let pool = tunnel.hub.pool_entry();
+        // The gate comes last, as it follows flows: a packet that is refused anyway must not open one.
         if !is_taken || !self.gate.passes(pool, arrived, self.now) {
             return self.filter.prohibit(packet, self.limiter, self.now);
         }
@@ -259,7 +262,7 @@ impl LeavingPackets<'_> {
 }
 
 impl TunEnd {
-    /// A packet that came out of the tunnel, and stands for `count` of them.
+    /// A packet out of the tunnel; a super-packet stands for `count` packets.
     pub(super) fn arrived<'a>(&self, packet: &'a [u8], count: usize) -> ArrivedPacket<'a> {
         ArrivedPacket {
             bytes: packet,

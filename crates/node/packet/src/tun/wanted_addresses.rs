@@ -10,7 +10,7 @@ use super::assignment::Assignment;
 pub enum OtherAssigned {
     /// The device gets them in place of its own.
     Adopt,
-    /// Packets get them on their way, one for one.
+    /// Packets are translated to them and back, one for one.
     Translate,
     /// The tunnel is not used for their family, and ends if it is of no use for any.
     Refuse,
@@ -30,7 +30,7 @@ pub(super) struct WantedAddresses {
     other: OtherAssigned,
     /// How often they were asked for since there was an answer.
     asked: u8,
-    /// What was assigned last, after that had been asked for.
+    /// The last assignment that answered a request.
     answered: Option<Vec<IpPrefix>>,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct WantedAddresses {
 pub(super) enum Wanted {
     /// Ask for these, which the device has and the tunnel did not assign.
     Request(Vec<IpPrefix>),
-    /// The device gets what was assigned.
+    /// The device takes the assigned addresses.
     Adopt,
-    /// The device keeps what it has.
+    /// The device keeps its addresses.
     Keep(Adoption),
 }
 
@@ -62,12 +62,12 @@ impl WantedAddresses {
         self.answered = None;
     }
 
-    /// What the device has, or is to have.
+    /// The addresses that the device has, or is to have.
     pub(super) fn held(&self) -> &[IpPrefix] {
         &self.held
     }
 
-    /// What the tunnel may assign.
+    /// The addresses that the tunnel may assign.
     pub(super) fn accepts(&self) -> Accepts {
         let everything = [IpPrefix::ALL_V4, IpPrefix::ALL_V6];
         let is_held = |family: &IpPrefix| {
@@ -99,8 +99,9 @@ impl WantedAddresses {
         } = assignment;
         let is_lost = |held: &&IpPrefix| !taken.iter().any(|one| one.covers(held));
         let lost: Vec<IpPrefix> = self.held.iter().filter(is_lost).copied().collect();
-        // It says again what it had answered.
+        // The proxy repeats its last answer.
         let is_known = self.answered.as_deref() == Some(assigned);
+        // An unasked assignment may cross our request on its way: only an answer decides, or the last of several tries.
         let is_decided = is_answer && self.asked > 0 || self.asked >= MOST_REQUESTS;
         if !lost.is_empty() && !is_known && !is_decided {
             self.asked += 1;

@@ -28,9 +28,9 @@ pub struct WireguardPorts {
     open: Mutex<HashMap<SocketAddr, Weak<WireguardPort>>>,
     /// The sockets that a service manager passed, by their address. Bounded by those that a process takes.
     passed: HashMap<SocketAddr, std::net::UdpSocket>,
-    /// Of those that another process has in use: the way to hear when it has done. Bounded as they are.
+    /// For each passed socket that another process still uses: the channel to hear when it stops. Bounded as `passed` is.
     awaited: Mutex<HashMap<SocketAddr, PortOthers>>,
-    /// Where a port that is opened here is entered for a successor.
+    /// The table in which new ports are entered for a successor.
     descriptors: DescriptorTable,
 }
 
@@ -68,7 +68,7 @@ impl OpenedPackets {
     }
 }
 
-/// A port, which goes when it has no peer any more.
+/// A port, which closes with its last peer.
 pub struct WireguardPort {
     address: SocketAddr,
     /// Until a worker reads it.
@@ -76,9 +76,9 @@ pub struct WireguardPort {
     /// That of the worker that reads it.
     socket: OnceLock<UdpSocket>,
     state: Mutex<PortState>,
-    /// Something is due earlier than nothing was.
+    /// A timer is due where none was.
     due: Notify,
-    /// The task that reads does not look whether anything is due.
+    /// The reading task watches no timer, as none is due.
     is_idle: AtomicBool,
     closed: CancellationToken,
     /// The other processes that have its socket, if there may be any.
@@ -112,7 +112,7 @@ impl WireguardPorts {
         }
     }
 
-    /// Resolves when another process has given up the port at one of these addresses, of which it has the socket too.
+    /// Resolves when another process has given up its share of a socket at one of these addresses.
     pub async fn freed(&self, addresses: &[SocketAddr]) {
         poll_fn(|cx| {
             let mut awaited = self.awaited.lock();
@@ -133,7 +133,7 @@ impl WireguardPorts {
     /// The port at an address, which is opened if there is none.
     ///
     /// # Errors
-    /// Why there is none, in words: it has another key, or is someone else's.
+    /// Why it cannot be opened: it has another key, or another process uses it.
     pub(super) fn open(
         &self,
         address: SocketAddr,
@@ -188,7 +188,7 @@ impl WireguardPorts {
         })
     }
 
-    /// The other processes that have a shared socket, once none has it in use; where there can be none, no one.
+    /// The other processes with a share of a socket, once none of them uses it; `None` where there can be no others.
     fn others(
         &self,
         address: SocketAddr,
@@ -214,10 +214,10 @@ impl WireguardPorts {
         ))
     }
 
-    /// A port that no worker reads yet, for the worker that this is called in.
+    /// Claims a port without a reader for the worker that calls this.
     ///
     /// # Errors
-    /// Its runtime takes no more descriptors.
+    /// The runtime of the worker cannot take the descriptor.
     pub fn claim(&self) -> io::Result<Option<Arc<WireguardPort>>> {
         let ports: Vec<Arc<WireguardPort>> = self
             .open
@@ -230,7 +230,7 @@ impl WireguardPorts {
                 continue;
             };
             let socket = UdpSocket::bound(socket)?;
-            // As stock ends do: no one tells this one what the path to a peer carries.
+            // As other implementations do: this end does not learn the MTU of the path to a peer.
             socket.allow_fragments()?;
             // It is set once: the worker that has taken the socket is alone with it.
             let _ = port.socket.set(socket);
@@ -269,12 +269,12 @@ impl WireguardPort {
         })
     }
 
-    /// Where it is.
+    /// The address of the port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// By which key peers know it.
+    /// The public key by which peers know the port.
     pub(super) fn public_key(&self) -> PublicKey {
         self.state.lock().interface.public_key()
     }
@@ -299,7 +299,7 @@ impl WireguardPort {
         Ok(peer)
     }
 
-    /// Leads the packets of a peer to its device.
+    /// Delivers the packets of a peer to its device from now on.
     pub(super) fn lead(&self, peer: PeerId, device: Weak<dyn PeerDevice>) {
         let device = LedDevice {
             device,
@@ -312,6 +312,7 @@ impl WireguardPort {
     pub(super) fn remove_peer(&self, peer: PeerId) {
         let mut state = self.state.lock();
         self.tell_others(&state);
+        // After the last report to other processes, which has the endpoint of the peer: one of them may go on with it.
         state.devices.remove(&peer);
         state.interface.remove_peer(peer);
         if state.interface.peers() == 0 {
@@ -319,7 +320,7 @@ impl WireguardPort {
         }
     }
 
-    /// What is to be seen of a peer, and what did not count on its port.
+    /// The status of a peer, and the datagrams that its port refused.
     pub(super) fn view(&self, peer: PeerId) -> Option<(PeerView, RefusedDatagrams)> {
         let state = self.state.lock();
         let view = state.interface.view(peer, Instant::now())?;
@@ -361,16 +362,16 @@ impl WireguardPort {
         }
     }
 
-    /// The task that reads looks from now on whether anything is due.
+    /// Makes the reading task watch the timers.
     fn wake(&self) {
         if self.is_idle.swap(false, Ordering::Relaxed) {
             self.due.notify_one();
         }
     }
 
-    /// Sends what the machine has to say; answers leave from the address that was asked.
+    /// Sends the messages of the machine; answers leave from the address that was asked.
     fn send_outgoing(&self, state: &mut PortState, asked: Option<(IpAddr, SocketAddr)>) {
-        // Before a worker reads it, what is to be sent waits.
+        // Messages wait until a worker reads the port.
         let Some(socket) = self.socket.get() else {
             return;
         };
@@ -388,17 +389,17 @@ impl WireguardPort {
         self.socket.get()
     }
 
-    /// Whether nothing will be due, as far as is known.
+    /// Whether no timer is due, as far as is known.
     pub(super) fn is_idle(&self) -> bool {
         self.is_idle.load(Ordering::Relaxed)
     }
 
-    /// Resolves when something will be due, where nothing was.
+    /// Resolves when a timer is due where none was.
     pub(super) async fn woken(&self) {
         self.due.notified().await;
     }
 
-    /// Resolves when it has no peer any more.
+    /// Resolves when the last peer is gone.
     pub(super) async fn closed(&self) {
         self.closed.cancelled().await;
     }
@@ -410,7 +411,7 @@ impl WireguardPort {
         }
     }
 
-    /// Resolves when another process came that has the socket.
+    /// Resolves when another process got a share of the socket.
     pub(super) async fn joined(&self) {
         poll_fn(|cx| match self.others.lock().as_mut() {
             Some(others) => others.poll_newcomer(cx),
@@ -419,12 +420,12 @@ impl WireguardPort {
         .await;
     }
 
-    /// Another process may have the port from now on.
+    /// Leaves the port to another process.
     pub(super) fn give_up(&self) {
         *self.others.lock() = None;
     }
 
-    /// Does what is due, and finds out whether anything will be.
+    /// Handles due timers, and notes whether others remain.
     pub(super) fn look(&self) {
         let mut state = self.state.lock();
         let now = Instant::now();
@@ -434,7 +435,7 @@ impl WireguardPort {
         self.send_outgoing(&mut state, None);
         self.tell_others(&state);
         let is_idle = state.interface.poll_timeout().is_none();
-        // Who sends meanwhile waits for the lock, or has told by now.
+        // A sender had the lock before, and its timer counts here; or has it later, and wakes the task then.
         self.is_idle.store(is_idle, Ordering::Relaxed);
     }
 
@@ -454,6 +455,7 @@ impl WireguardPort {
                 .handle_datagram(run.source, datagram, packet, now);
             let led = peer.and_then(|peer| state.devices.get_mut(&peer));
             if let Some(led) = led {
+                // A NAT or a strict peer drops answers from another address than the one it wrote to.
                 led.local = asked.map(|(local, _)| local);
                 devices.extend(led.device.upgrade());
             }
