@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use hermes_proto::ip::checksum::{Sum, checksum};
 use hermes_proto::ip::{ICMP, ICMPV6, Packet, TCP, UDP};
 
-/// How far they may go.
+/// The hop limit of packets.
 const HOP_LIMIT: u8 = 64;
 
 /// Lengths of headers.

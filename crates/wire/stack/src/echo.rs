@@ -1,4 +1,4 @@
-//! Echo requests that are asked elsewhere, and wait for an answer.
+//! Echo requests that are forwarded, and wait for an answer.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -96,6 +96,7 @@ impl EchoTable {
     /// The request with this number that `target` was asked and that still waits.
     pub(crate) fn end(&mut self, number: u16, target: IpAddr, now: Instant) -> Option<Bytes> {
         let newest = self.next.checked_sub(1)?;
+        // The wire carries the low 16 bits of an ID: the newest ID with these bits is meant, as older ones were given up.
         let back = u64::from((newest as u16).wrapping_sub(number));
         let echo = EchoId(newest.checked_sub(back)?);
         let waiting = self.waiting.get(&echo)?;

@@ -7,12 +7,12 @@ use crate::stack::Stack;
 use crate::tcp::TcpPhase;
 
 impl Stack {
-    /// Takes an error that came. One about no flow, or about a packet that the flow never sent, says nothing.
+    /// Handles an ICMP error. An error about no flow, or about a packet that the flow never sent, is ignored.
     pub(crate) fn handle_error(&mut self, packet: &Packet<'_>) {
         let Some(report) = IcmpReport::parse(packet) else {
             return;
         };
-        // The quoted packet was sent from here.
+        // The quoted packet went the other way.
         let ends = Ends::of(report.flow.reversed());
         let Some(flow) = self.by_ends.get(&ends).copied() else {
             return;

@@ -1,4 +1,4 @@
-//! The machine: which packet belongs to which flow.
+//! The machine: assigns packets to flows.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -94,7 +94,7 @@ struct Icmp {
     echoes: EchoTable,
 }
 
-/// Where counting goes on.
+/// The last numbers that were given out.
 #[derive(Debug)]
 struct Numbers {
     flow: u64,
@@ -128,7 +128,7 @@ impl Stack {
         }
     }
 
-    /// Packets that leave from now on are no longer than this, those of open connections as well. At least 1280.
+    /// Sets the longest packet that leaves, for open connections as well. At least 1280.
     pub fn set_mtu(&mut self, mtu: usize) {
         let mtu = mtu.max(hermes_proto::ip::MIN_MTU_V6);
         if mtu == self.settings.mtu {
@@ -143,18 +143,20 @@ impl Stack {
         }
     }
 
-    /// Takes a packet that came.
+    /// Handles a received packet.
     pub fn handle_packet(&mut self, bytes: &[u8], checksums: Checksums, now: Instant) {
         let Ok(packet) = Packet::parse(bytes) else {
             self.counts.malformed += 1;
             return;
         };
+        // Before anything is answered: an answer to a multicast or broadcast address would reach many hosts.
         if !is_sane(&packet) {
             self.counts.malformed += 1;
             return;
         }
         let transport = [TCP, UDP].contains(&packet.protocol());
         let has_options = packet.header_length() > IPV6 && !packet.is_ipv4();
+        // No reassembly: its memory would be for the sender to fill.
         if packet.fragment() != Fragment::Whole || (transport && has_options) {
             self.counts.unsupported += 1;
             return;
@@ -181,7 +183,7 @@ impl Stack {
         !self.outgoing.is_empty()
     }
 
-    /// Whether connections wait until packets were taken: [`Self::handle_timeout`] is of no use before.
+    /// Whether connections wait for packets to be taken: before that, [`Self::handle_timeout`] is of no use.
     pub fn is_held_up(&self) -> bool {
         !self.outgoing.has_room()
     }
@@ -227,7 +229,7 @@ impl Stack {
         self.tcp.contains_key(&flow) || self.udp.contains_key(&flow)
     }
 
-    /// Connections and pairs of UDP ports that there are.
+    /// The numbers of connections and of pairs of UDP ports.
     pub fn flows(&self) -> [usize; 2] {
         [self.tcp.len(), self.udp.len()]
     }
@@ -260,7 +262,7 @@ impl Stack {
         }
     }
 
-    /// Tells a client that it gets no connection.
+    /// Refuses the connection that a client asked for.
     pub fn refuse(&mut self, flow: FlowId, now: Instant) {
         let Some(tcp) = self.remove_tcp(flow) else {
             return;
@@ -327,7 +329,7 @@ impl Stack {
             return Err(OpenError::Address);
         }
 
-        // Ports that cannot be foretold (RFC 6056).
+        // RFC 6056: an off-path attacker must not guess the next port.
         let span = u16::MAX - FIRST_PORT;
         let jump = (seed >> 32) as u16 % span;
         for step in 0..PORT_TRIES {
@@ -358,7 +360,7 @@ impl Stack {
         };
         let received = open.receive(room);
         if matches!(received, Received::Bytes(_)) {
-            // The peer is told that there is room again.
+            // The window has grown: the peer may be waiting for that.
             self.look(flow, None, now);
         }
         received
@@ -397,7 +399,7 @@ impl Stack {
         }
     }
 
-    /// Keeps a pair of UDP ports through a longer silence than the five minutes of one that no one speaks for: its holder ends it.
+    /// Keeps a pair of UDP ports through a silence longer than the usual five minutes: its holder ends it.
     pub fn outlast(&mut self, flow: FlowId, silence: Duration) {
         if let Some(udp) = self.udp.get_mut(&flow) {
             udp.silence = udp.silence.max(silence);
@@ -422,7 +424,7 @@ impl Stack {
         sent
     }
 
-    /// Lets a flow go. A connection that is not at its end is broken off.
+    /// Releases a flow. A connection that has not ended is reset.
     pub fn release(&mut self, flow: FlowId, now: Instant) {
         if self.remove_udp(flow) {
             return;
@@ -445,7 +447,7 @@ impl Stack {
 
     // --- echoes asked elsewhere --------------------------------------------------------------------------------------
 
-    /// Tells a client the answer of `target` to the echo with this number, if that is waited for.
+    /// Tells a client the answer of `target` to the echo with this number, if it still waits.
     pub fn answer_echo(&mut self, number: u16, target: IpAddr, content: &[u8], now: Instant) {
         let Some(request) = self.icmp.echoes.end(number, target, now) else {
             self.counts.unknown += 1;
@@ -456,7 +458,7 @@ impl Stack {
         }
     }
 
-    /// Tells a client that its echo may not be asked for.
+    /// Tells a client that its echo is prohibited.
     pub fn refuse_echo(&mut self, echo: EchoId, target: IpAddr, now: Instant) {
         let failed = FailedEcho {
             number: echo.number(),
@@ -467,7 +469,7 @@ impl Stack {
         self.fail_echo(failed, now);
     }
 
-    /// Tells a client that its echo did not get there; not where that does not wait for it.
+    /// Tells a client that its echo failed, if it still waits.
     pub fn fail_echo(&mut self, failed: FailedEcho, now: Instant) {
         let FailedEcho {
             number,
@@ -486,7 +488,7 @@ impl Stack {
         }
     }
 
-    /// How many echoes are waited for.
+    /// How many echoes wait for an answer.
     pub fn echoes(&self) -> usize {
         self.icmp.echoes.len()
     }
@@ -501,7 +503,7 @@ impl Stack {
                 self.events.push_back(StackEvent::Gone { flow });
                 return;
             }
-            // The first segment again, while it waits, says nothing new.
+            // A repeated first segment changes nothing while the flow waits.
             self.look(flow, Some(packet.bytes()), now);
             return;
         }
@@ -512,6 +514,7 @@ impl Stack {
             return;
         }
         let first = packet.bytes();
+        // Without room there is no answer: the client repeats its segment, and may be lucky then.
         let is_full = self.tcp.len() >= MAX_TCP || self.half_open >= MAX_HALF_OPEN;
         if is_full || first.len() > LONGEST_SYN || !self.has_event_room() {
             self.counts.full += 1;
@@ -592,7 +595,7 @@ impl Stack {
             self.counts.malformed += 1;
             return;
         };
-        // As many as errors: a flood of questions does not become one of answers, or of questions elsewhere.
+        // Limited like errors: a flood of requests must not become one of answers, or of requests elsewhere.
         if !self.icmp.limiter.allows(now) || !self.has_event_room() {
             self.counts.full += 1;
             return;
@@ -696,7 +699,7 @@ impl Stack {
         }
     }
 
-    /// Lets a connection take a packet, and send.
+    /// Polls a connection: it takes the packet, if there is one, and sends.
     fn look(&mut self, flow: FlowId, packet: Option<&[u8]>, now: Instant) {
         let Some(tcp) = self.tcp.get_mut(&flow) else {
             return;
@@ -710,6 +713,7 @@ impl Stack {
             self.half_open -= 1;
         }
 
+        // Not before: the last FIN or reset may have to be sent again.
         if tcp.released && look.closed {
             self.remove_tcp(flow);
             return;
@@ -737,6 +741,7 @@ impl Stack {
     fn handle_due(&mut self, flow: FlowId, now: Instant) {
         if let Some(udp) = self.udp.get_mut(&flow) {
             self.due.remove(&(udp.due, flow));
+            // Datagrams do not move the timer, so it may be early: one tree update a silence, not one a datagram.
             udp.due = udp.last + udp.silence;
             if udp.due > now {
                 self.due.insert((udp.due, flow));

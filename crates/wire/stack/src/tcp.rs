@@ -12,7 +12,7 @@ use crate::flow::{Ends, Received};
 use crate::outgoing::Outgoing;
 use crate::wire::{HighestSent, Wire};
 
-/// How long a peer may answer nothing.
+/// How long a peer may leave segments unanswered.
 #[doc(alias = "bound")]
 const SILENCE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(120);
 
@@ -24,7 +24,7 @@ const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(6
 #[doc(alias = "bound")]
 const HALF_OPEN: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(20);
 
-/// How long a client's first segment is kept for someone to accept it: clients give up about then.
+/// How long a client's first segment waits to be accepted: clients give up at about that time.
 #[doc(alias = "bound")]
 pub(crate) const ASKING: Duration = Duration::from_secs(60);
 
@@ -51,17 +51,17 @@ pub(crate) struct TcpFlow {
     pub(crate) phase: TcpPhase,
     /// When it is due.
     pub(crate) due: Option<Instant>,
-    /// Whether its last progress was not taken note of yet.
+    /// Whether the event about its last progress was not taken yet.
     pub(crate) announced: bool,
-    /// Whether no one waits for it any more.
+    /// Whether its holder has let it go.
     pub(crate) released: bool,
     /// Whether a client asked for it, and it is not open yet.
     pub(crate) half_open: bool,
 }
 
-/// Where it stands.
+/// The phase of a connection.
 pub(crate) enum TcpPhase {
-    /// The first segment waits for someone to accept it.
+    /// The first segment waits to be accepted.
     Asked(Bytes),
     /// Accepted, or opened from here.
     Open(Box<OpenTcp>),
@@ -77,7 +77,7 @@ pub(crate) struct OpenTcp {
     sent: HighestSent,
     /// The state seen last, so that progress is reported once.
     seen: Seen,
-    /// Whether this side has said all.
+    /// Whether this side has finished sending.
     is_finished: bool,
 }
 
@@ -129,6 +129,7 @@ impl OpenTcp {
         let interface = interface(ends, settings.mtu, seed)?;
         let buffer = || SocketBuffer::new(vec![0; settings.buffer]);
         let mut socket = Socket::new(buffer(), buffer());
+        // The bytes come from another connection: waiting for more of them only adds delay.
         socket.set_nagle_enabled(false);
         // Behind it is a path with losses, not a device.
         socket.set_congestion_control(CongestionControl::Cubic);
@@ -153,9 +154,9 @@ impl OpenTcp {
         })
     }
 
-    /// Its segments are to fit into packets of this length from now on, those that are sent again as well.
+    /// Limits its segments to packets of this length, retransmissions as well.
     pub(crate) fn set_mtu(&mut self, mtu: usize) {
-        // An interface keeps the length that it was made with, and nothing of the connection. Its numbers were drawn already.
+        // An interface keeps its MTU for life, but has no state of the connection; the seed is not needed again, as the initial number was drawn.
         if let Some(interface) = interface(self.ends, mtu, 0) {
             self.interface = interface;
             self.settings.mtu = mtu;
@@ -176,7 +177,7 @@ impl OpenTcp {
         }
     }
 
-    /// Whether a segment with this number was sent a short while ago.
+    /// Whether a sequence number is within the last window that was sent.
     pub(crate) fn has_sent(&self, number: u32) -> bool {
         let Some(next) = self.sent.next() else {
             return false;
@@ -219,6 +220,7 @@ impl OpenTcp {
         };
         let was_opening = is_opening(self.seen.state);
         let socket = self.socket();
+        // A client that completed the handshake has earned the longer patience.
         if was_opening && !is_opening(socket.state()) {
             socket.set_timeout(Some(SILENCE));
         }
@@ -227,6 +229,7 @@ impl OpenTcp {
             readable: socket.can_recv(),
             writable: socket.can_send(),
         };
+        // Bytes behind unread ones change none of these states, but a waiting reader wants them.
         let more = packet.is_some() && seen.readable;
         let progress = seen != self.seen || more;
         self.seen = seen;
@@ -238,7 +241,7 @@ impl OpenTcp {
         }
     }
 
-    /// When smoltcp wants to be looked at: later than now, since it just was.
+    /// When smoltcp has to be polled again: at least a millisecond from now, or it could ask for ever.
     fn due(&mut self, at: smoltcp::time::Instant, now: Instant) -> Option<Instant> {
         let due = self.interface.poll_at(at, &self.sockets)?;
         let wait = (due.total_micros() - at.total_micros()).max(1000);
@@ -283,7 +286,7 @@ impl OpenTcp {
         self.socket().abort();
     }
 
-    /// Whether both sides have said that they are done.
+    /// Whether both sides have finished sending.
     pub(crate) fn is_finished(&mut self) -> bool {
         use State::{Closed, Closing, LastAck, TimeWait};
         matches!(self.socket().state(), Closed | Closing | LastAck | TimeWait)
@@ -309,7 +312,7 @@ fn interface(ends: Ends, mtu: usize, seed: u64) -> Option<Interface> {
         // There is room for more than one.
         let _ = addresses.push(IpCidr::new(own, bits));
     });
-    // Everyone else is behind the same wire.
+    // All other hosts are behind the same wire.
     match own {
         IpAddress::Ipv4(own) => drop(interface.routes_mut().add_default_ipv4_route(own).ok()?),
         IpAddress::Ipv6(own) => drop(interface.routes_mut().add_default_ipv6_route(own).ok()?),

@@ -8,7 +8,7 @@ use hermes_proto::ip::{Fragment, Packet, UDP};
 use crate::build::{self, IPV6, UDP_HEADER};
 use crate::flow::Ends;
 
-/// How long nothing may come or go before a pair is forgotten, where its holder asks for no more: the time that RFC 4787, section 4.3 recommends to
+/// The silence after which a pair is forgotten, unless its holder asks for a longer one: the time that RFC 4787, section 4.3 recommends to
 /// translators.
 #[doc(alias = "bound")]
 pub(crate) const UDP_SILENCE: Duration = Duration::from_secs(300);
@@ -18,9 +18,9 @@ pub(crate) const UDP_SILENCE: Duration = Duration::from_secs(300);
 pub(crate) struct UdpFlow {
     pub(crate) ends: Ends,
     pub(crate) last: Instant,
-    /// How long nothing may come or go.
+    /// The silence after which the pair is forgotten.
     pub(crate) silence: Duration,
-    /// When it is looked at whether it was silent: not moved by every datagram.
+    /// When its silence is checked: datagrams note the time, and do not move the timer.
     pub(crate) due: Instant,
 }
 

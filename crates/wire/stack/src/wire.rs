@@ -8,7 +8,7 @@ use smoltcp::time::Instant;
 
 use crate::outgoing::Outgoing;
 
-/// A device for as long as one connection is looked at.
+/// The device of one connection while that is polled.
 pub(crate) struct Wire<'a> {
     pub(crate) incoming: Option<&'a [u8]>,
     pub(crate) outgoing: &'a mut Outgoing,

@@ -21,11 +21,11 @@ const NO_PRESHARED: PresharedKey = PresharedKey([0; 32]);
 /// A handshake that waits for its answer.
 pub(crate) struct Begun(HandshakeState);
 
-/// A handshake that someone has begun, before it is known whether he is a peer.
+/// A handshake of a sender who may or may not be a peer.
 pub(crate) struct Opened {
     /// The peer that it belongs to.
     pub(crate) peer: PublicKey,
-    /// When it began, as he says.
+    /// The time of its beginning, by the sender's clock.
     pub(crate) timestamp: Timestamp,
     state: HandshakeState,
 }

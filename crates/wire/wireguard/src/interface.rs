@@ -29,7 +29,7 @@ pub struct Interface {
     refused: RefusedDatagrams,
 }
 
-/// Datagrams of which nothing is known but that they do not count.
+/// Numbers of datagrams that were refused, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RefusedDatagrams {
     /// No message of WireGuard.
@@ -54,7 +54,7 @@ pub struct RefusedDatagrams {
 pub struct PeerTwice(pub PublicKey);
 
 impl Interface {
-    /// Without peers.
+    /// An interface without peers.
     ///
     /// # Errors
     /// The primitives refuse the key, or the system gives no random bytes.
@@ -72,12 +72,12 @@ impl Interface {
         })
     }
 
-    /// The key by which peers know it.
+    /// The key by which peers know the interface.
     pub fn public_key(&self) -> PublicKey {
         self.public_key
     }
 
-    /// Whether this is its key.
+    /// Whether the interface has this key.
     pub fn has_key(&self, key: &PrivateKey) -> bool {
         self.own.key == *key
     }
@@ -98,20 +98,20 @@ impl Interface {
         Ok(id)
     }
 
-    /// Begins a handshake with a peerat the address that another end with this key has learned.
+    /// Begins a handshake with a peer at the address that another end with this key has learned.
     pub fn take_over(&mut self, id: PeerId, endpoint: SocketAddr, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.take_over(&mut self.own, endpoint, now);
         }
     }
 
-    /// Where the peers are, as far as that is known.
+    /// The known endpoints of peers.
     pub fn endpoints(&self) -> impl Iterator<Item = (PublicKey, SocketAddr)> + '_ {
         let peers = self.peers.values();
         peers.filter_map(|peer| Some((*peer.public_key(), peer.endpoint()?)))
     }
 
-    /// Forgets a peer, its keys and where it is.
+    /// Forgets a peer, its keys and its endpoint.
     pub fn remove_peer(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.remove(&id) {
             // Both maps change together: a key without a peer could never be added again.
@@ -253,7 +253,7 @@ impl Interface {
         self.own.poll_outgoing()
     }
 
-    /// When something is due.
+    /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.peers.values().filter_map(Peer::poll_timeout).min()
     }

@@ -22,7 +22,7 @@ const FREE: u32 = 50;
 /// For how long a cookie counts, and a secret makes cookies (section 5.4.7).
 const COOKIE_LIFE: Duration = Duration::from_secs(120);
 
-/// How long a handshake counts.
+/// The period over which handshakes are counted.
 const SECOND: Duration = Duration::from_secs(1);
 
 const LABEL_MAC: &[u8] = b"mac1----";
@@ -97,7 +97,7 @@ impl MacKeys {
 }
 
 impl HandshakeGuard {
-    /// For messages to this key. `None`: the system gives no random bytes.
+    /// A guard for messages to this key; `None` if the system gives no random bytes.
     pub(crate) fn new(own: &PublicKey, now: Instant) -> Option<Self> {
         let mut secret = [0; KEY];
         fill(&mut secret).ok()?;
@@ -131,6 +131,7 @@ impl HandshakeGuard {
             return Admission::Admitted;
         }
 
+        // Computed from the address, not looked up: a flood of senders takes no memory.
         let cookie = self.cookie_of(from);
         let expected = mac(&cookie, &[macs.covered_by_second]);
         if verify_slices_are_equal(&expected, macs.second).is_err() {
@@ -185,7 +186,7 @@ impl HandshakeGuard {
     }
 }
 
-/// Whether a cookie that came then counts still.
+/// Whether a cookie that arrived at `came` is still valid.
 pub(crate) fn counts_still(came: Instant, now: Instant) -> bool {
     now.saturating_duration_since(came) < COOKIE_LIFE
 }

@@ -15,7 +15,7 @@ use hermes_noise::PrivateKey;
 #[doc(alias = "bound")]
 const MOST_OUTGOING: usize = 512;
 
-/// The most that an initiation is late beyond its time (section 6.1).
+/// The longest random delay of an initiation, in milliseconds (section 6.1).
 const JITTER: u16 = 333;
 
 /// The state that the peers of an interface share.

@@ -1,4 +1,4 @@
-//! One peer: its handshakes, its sessions, and where it is.
+//! One peer: its handshakes, its sessions, and its endpoint.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const BETWEEN_HANDSHAKES: Duration = Duration::from_millis(20);
 /// The configuration of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// By which it is known.
+    /// The key that identifies it.
     pub public_key: PublicKey,
     /// The secret shared beside that.
     pub preshared_key: Option<PresharedKey>,
@@ -53,7 +53,7 @@ pub struct PeerCounters {
     pub refused: u64,
     /// Packets with a source that is not [allowed](PeerSettings::allowed), and malformed ones.
     pub forged: u64,
-    /// Packets that were to be sent to it, and were lost: it is not known where it is, or it does not answer.
+    /// Packets to it that were lost: its endpoint is unknown, or it does not answer.
     pub lost: u64,
 }
 
@@ -87,11 +87,11 @@ pub(crate) struct Peer {
 /// The state of the handshakes with a peer.
 #[derive(Default)]
 struct Handshakes {
-    /// The timestamp of its last one.
+    /// The timestamp of its last handshake.
     latest: Timestamp,
-    /// When that came.
+    /// When that arrived.
     answered: Option<Instant>,
-    /// One that this end has begun.
+    /// A handshake that this end has begun.
     open: Option<OpenHandshake>,
     /// A cookie of the peer, and when it came.
     cookie: Option<(CookieValue, Instant)>,
@@ -130,7 +130,7 @@ impl Peer {
         &self.settings.public_key
     }
 
-    /// Whether it was heard last at this address, or is expected there.
+    /// Whether its endpoint has this address.
     pub(crate) fn is_at(&self, address: IpAddr) -> bool {
         let known = self.endpoint.map(|known| known.ip().to_canonical());
         known == Some(address.to_canonical())
@@ -150,7 +150,7 @@ impl Peer {
         self.endpoint
     }
 
-    /// Begins a handshake with the peer, which is there: it has keys of another end with our key, under which nothing of it is heard any more.
+    /// Begins a handshake with the peer at this endpoint: its current keys are those of another end, so its messages cannot be opened here.
     pub(crate) fn take_over(&mut self, own: &mut Own, endpoint: SocketAddr, now: Instant) {
         self.endpoint = Some(endpoint);
         self.initiate(own, now);
@@ -310,6 +310,7 @@ impl Peer {
         };
         let retired = self.sessions.answered(Transport::new(keys, ends, now));
         own.indices.retire(retired.into_iter().flatten());
+        // Only now: a handshake that failed here may be tried again with its timestamp.
         self.handshakes.latest = timestamp;
         self.handshakes.answered = Some(now);
         self.heard(from, false, now);
@@ -352,7 +353,7 @@ impl Peer {
         own.indices.retire(retired.into_iter().flatten());
         self.agreed(now);
         self.heard(from, false, now);
-        // The peer may not use its keys before it has heard something under them.
+        // The responder must not use the keys before it has received a message under them, so one is sent even without a packet.
         self.flush(own, now);
         true
     }
@@ -413,6 +414,7 @@ impl Peer {
     /// Removes the padding of a packet; false if it is malformed, or its source is not the peer's.
     fn check_packet(&mut self, packet: &mut Vec<u8>) -> bool {
         let found = inner(packet);
+        // Section 2: the key decides which sources are genuine.
         let Some(found) = found.filter(|found| self.allows(found.source)) else {
             self.counters.forged += 1;
             return false;
@@ -428,7 +430,7 @@ impl Peer {
         allowed.iter().any(|net| net.contains(&address))
     }
 
-    /// The peer has proved who it is: from where that came, answers go there.
+    /// Notes an authenticated message: answers go to its source from now on (section 2.1).
     fn heard(&mut self, from: SocketAddr, has_packet: bool, now: Instant) {
         // Roaming (section 2.1); `from` is that of an authenticated message, so a forged datagram moves no one.
         self.endpoint = Some(from);

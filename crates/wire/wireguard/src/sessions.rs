@@ -10,7 +10,7 @@ use crate::transport::Transport;
 pub(crate) struct Sessions {
     previous: Option<Transport>,
     current: Option<Transport>,
-    /// This end answered the handshake: until the peer has used its keys, it is not known whether he has them.
+    /// The session of a handshake that this end answered, until the first message under it proves that the peer has the keys.
     next: Option<Transport>,
 }
 
@@ -36,6 +36,7 @@ impl Sessions {
         let next = self.next.take();
         let current = self.current.replace(session);
         let (kept, left) = match next {
+            // The peer may be sending under it already, although nothing has arrived yet.
             Some(next) => (Some(next), current),
             None => (current, None),
         };

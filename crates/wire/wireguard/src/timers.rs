@@ -1,4 +1,4 @@
-//! When something is due for a peer (section 6).
+//! The timers of a peer (section 6).
 
 use std::time::{Duration, Instant};
 
@@ -23,9 +23,9 @@ pub(crate) struct Timers {
     retry: Option<Instant>,
     /// The handshake is given up.
     give_up: Option<Instant>,
-    /// Something came, and nothing was sent since.
+    /// A keepalive: a message with a packet came, and none was sent since.
     keepalive: Option<Instant>,
-    /// Something was sent, and nothing came since.
+    /// A new handshake: a packet was sent, and no message came since.
     silence: Option<Instant>,
     /// The keepalive that is configured.
     persistent: Option<Instant>,
@@ -72,7 +72,7 @@ impl Timers {
         Some(due)
     }
 
-    /// In the order in which they count where several are due.
+    /// All timers, in the order in which due ones are handled.
     fn all(&self) -> [(Option<Instant>, Due); 6] {
         [
             (self.forget, Due::Forget),
@@ -84,19 +84,19 @@ impl Timers {
         ]
     }
 
-    /// A handshake is open that this end began.
+    /// Whether a handshake is open that this end began.
     pub(crate) fn is_beginning(&self) -> bool {
         self.retry.is_some()
     }
 
-    /// An initiation was sent; the next comes a random time later than it has to, so that two ends do not do the same forever.
+    /// An initiation was sent. The next one is late by a random time, so that two ends do not collide for ever.
     pub(crate) fn initiated(&mut self, jitter: Duration, now: Instant) {
         self.retry = Some(now + REKEY_TIMEOUT + jitter);
         // Counted from the first of a row of initiations, or retries would postpone the end forever.
         self.give_up.get_or_insert(now + REKEY_ATTEMPT_TIME);
     }
 
-    /// No handshake is open any more that this end began.
+    /// The handshake that this end began is over.
     pub(crate) fn stopped(&mut self) {
         self.retry = None;
         self.give_up = None;
@@ -140,7 +140,7 @@ impl Timers {
         self.passed(persistent, now);
     }
 
-    /// Something passed in either direction, or is to pass in time.
+    /// Restarts the configured keepalive: a message passed in either direction, or is on its way.
     pub(crate) fn passed(&mut self, persistent: Option<Duration>, now: Instant) {
         self.persistent = persistent.map(|interval| now + interval);
     }

@@ -7,19 +7,19 @@ use snow::StatelessTransportState;
 use crate::message::{Data, HEADER, TAG, data_header};
 use crate::replay::ReplayWindow;
 
-/// After so many messages, new keys are asked for.
+/// Messages after which new keys are negotiated.
 const REKEY_AFTER_MESSAGES: u64 = 1 << 60;
 
-/// After so many, these are used no more.
+/// Messages after which the keys are not used any more.
 const REJECT_AFTER_MESSAGES: u64 = u64::MAX - (1 << 13);
 
-/// After this time, who began the handshake asks for new keys when he sends.
+/// Age at which the initiator negotiates new keys when it sends.
 const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
 
-/// After this time, these are used no more.
+/// Age at which keys are not used any more.
 pub(crate) const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
 
-/// After this time, who began the handshake asks for new keys when he receives, so that they are there in time.
+/// Age at which the initiator negotiates new keys when it receives, so that they are ready in time.
 const REKEY_AFTER_RECEIVING: Duration = Duration::from_secs(165);
 
 /// Packets are filled up to a multiple of this, so that their length says less.
@@ -74,18 +74,18 @@ impl Transport {
         }
     }
 
-    /// Whether anything may be sent with them.
+    /// Whether messages may still be sent with the keys.
     pub(crate) fn may_send(&self, now: Instant) -> bool {
         self.next < REJECT_AFTER_MESSAGES && self.is_young(REJECT_AFTER_TIME, now)
     }
 
-    /// Whether new keys are to be asked for, after something was sent.
+    /// Whether to negotiate new keys after sending.
     pub(crate) fn is_used_up(&self, now: Instant) -> bool {
         let is_old = self.is_initiator && !self.is_young(REKEY_AFTER_TIME, now);
         is_old || self.next > REKEY_AFTER_MESSAGES
     }
 
-    /// Whether new keys are to be asked for, after something was received.
+    /// Whether to negotiate new keys after receiving.
     pub(crate) fn is_nearly_over(&self, now: Instant) -> bool {
         self.is_initiator && !self.is_young(REKEY_AFTER_RECEIVING, now)
     }
