@@ -158,7 +158,7 @@ impl PacketFilter {
         if !self.ours.allows(packet.destination(), protocol) {
             return Err(saying(Rejection::Destination, IcmpError::NoRoute));
         }
-        // An error about a flow that never went this way would end a flow of somebody else.
+        // An error about a flow that never went this way would end a flow of another host.
         check_quotation(packet, &self.theirs)?;
 
         let is_meant = match self.role {

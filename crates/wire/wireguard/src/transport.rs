@@ -111,7 +111,7 @@ impl Transport {
         out.resize(begin + HEADER + filled + TAG, 0);
         let sealed = &mut out[begin + HEADER..];
         let is_sealed = self.keys.write_message(number, &self.room, sealed).is_ok();
-        // Whoever batches into `out` must not find half a message behind those before.
+        // A batch in `out` must not end in half a message.
         if !is_sealed {
             out.truncate(begin);
         }

@@ -124,7 +124,7 @@ impl OffloadHeader {
             UDP_L4 => OffloadKind::Udp,
             _ => return None,
         };
-        // The ECN bit alone would be a kind of its own, which nobody defined.
+        // The ECN bit alone would be a kind of its own, which no specification defines.
         if kind == OffloadKind::Whole && code != NONE {
             return None;
         }
