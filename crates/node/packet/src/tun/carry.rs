@@ -68,12 +68,20 @@ pub async fn carry(
         }
     };
 
-    tokio::select! {
+    // QUIC datagrams never wait for a writer, which would account for the packets that were dropped meanwhile.
+    let look = || {
+        own_sink.settle(exchange);
+        limits.carries(Side::Client)
+    };
+
+    let ended = tokio::select! {
         left = inwards.run(source, &own_sink) => left.map(|_| "done"),
         left = outwards.run(&mut own, sink) => left.map(|_| "done"),
-        reason = tunnel.keep(|| limits.carries(Side::Client)) => Ok(reason),
+        reason = tunnel.keep(look) => Ok(reason),
         reason = of_client => Ok(reason),
-    }
+    };
+    own_sink.settle(exchange);
+    ended
 }
 
 /// Drains a stream that another one has replaced, until it ends or breaks.
@@ -97,7 +105,7 @@ pub async fn take(exchange: &Exchange, tunnel: Arc<TunTunnel>, source: &mut Sour
 }
 
 impl TunTunnel {
-    /// Follows the MTU of its path, until its device ends the tunnel; returns the reason.
+    /// Follows the MTU of its path, which `carries` is asked for at each look, until its device ends the tunnel; returns the reason.
     pub(super) async fn keep(&self, carries: impl Fn() -> usize) -> &'static str {
         tokio::select! {
             never = self.look(carries) => match never {},
