@@ -70,7 +70,14 @@ impl OffloadHeader {
     /// [`OffloadError`]: neither may be given to a device.
     pub fn check(self, packet: &[u8]) -> Result<Offloaded<'_>, OffloadError> {
         let packet = Packet::parse(packet)?;
-        let layout = Layout::of(&packet);
+        self.check_parsed(packet, Layout::of(&packet))
+    }
+
+    fn check_parsed(
+        self,
+        packet: Packet<'_>,
+        layout: Option<Layout>,
+    ) -> Result<Offloaded<'_>, OffloadError> {
         self.check_checksum(layout)?;
         if self.kind != OffloadKind::Whole {
             self.check_cut(&packet, layout.ok_or(OffloadError::Kind)?)?;
@@ -103,12 +110,12 @@ impl OffloadHeader {
     /// # Errors
     /// [`OffloadError`].
     pub fn check_device(mut self, packet: &[u8]) -> Result<Offloaded<'_>, OffloadError> {
-        let parsed = Packet::parse(packet)?;
-        let headers = Layout::of(&parsed).map_or(0, |layout| layout.payload);
+        let packet = Packet::parse(packet)?;
+        let layout = Layout::of(&packet);
         if self.kind != OffloadKind::Whole {
-            self.header_length = headers as u16;
+            self.header_length = layout.map_or(0, |layout| layout.payload) as u16;
         }
-        self.check(packet)
+        self.check_parsed(packet, layout)
     }
 
     fn check_checksum(&self, layout: Option<Layout>) -> Result<(), OffloadError> {

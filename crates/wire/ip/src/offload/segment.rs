@@ -14,14 +14,14 @@ pub fn segment(super_packet: &Offloaded<'_>, room: &mut Vec<u8>, mut packet: imp
     let whole = super_packet.packet.bytes();
     let layout = match super_packet.layout {
         Some(layout) if super_packet.header.kind != OffloadKind::Whole => layout,
-        layout => {
+        Some(layout) if super_packet.header.needs_checksum => {
             room.clear();
             room.extend_from_slice(whole);
-            if let Some(layout) = layout.filter(|_| super_packet.header.needs_checksum) {
-                layout.write_checksum(room);
-            }
+            layout.write_checksum(room);
             return packet(room);
         }
+        // Most packets lack nothing: they pass without a copy.
+        _ => return packet(whole),
     };
 
     let [headers, payload] = [&whole[..layout.payload], &whole[layout.payload..]];
