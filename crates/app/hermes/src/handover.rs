@@ -25,6 +25,7 @@ pub fn take(file: &Path) -> io::Result<Vec<PassedSocket>> {
     let socket = meeting()?;
     match connect(&socket, &SocketAddrUnix::new(file)?) {
         Ok(()) => handover::receive(&socket),
+        // There is no process before, or it crashed and left its file.
         Err(Errno::NOENT | Errno::CONNREFUSED) => Ok(Vec::new()),
         Err(error) => Err(error.into()),
     }
@@ -37,6 +38,7 @@ pub fn take(file: &Path) -> io::Result<Vec<PassedSocket>> {
 /// The file cannot be made.
 pub fn offer(file: &Path, node: NodeHandle) -> io::Result<()> {
     let socket = meeting()?;
+    // The file of the process before still names its socket; a new one cannot be bound beside it.
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -250,6 +250,7 @@ impl Node {
     /// traffic, so they are awaited.
     pub fn access(&self) -> Vec<Value> {
         let ended = self.ended();
+        // The counter was read first: a file with as many records has all that had ended by then.
         let whole = || Some(self.written()).filter(|records| ends(records) >= ended);
         // Records that go elsewhere, or that a test has removed, do not come.
         whole()
@@ -276,6 +277,7 @@ impl Node {
     fn written_after(&self, earlier: usize) -> Vec<Value> {
         let text = fs::read_to_string(self.folder().join("access.json")).unwrap_or_default();
         let text = text.get(earlier..).unwrap_or_default();
+        // The last line may be written in part by now.
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
         whole
             .lines()
@@ -313,6 +315,7 @@ impl Node {
         let mut length = None;
         let whole = found(|| {
             let text = read();
+            // Two equal lengths in a row stand for a writer that is done.
             (length.replace(text.len()) == Some(text.len())).then_some(text)
         });
         whole.unwrap_or_else(read)
@@ -424,6 +427,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        // Before it is killed: the figure goes with the process.
         let peak = peak::peak(self.pid()).filter(|_| peak::is_promised());
         if !std::thread::panicking() {
             // The process before it knew the others.

@@ -58,6 +58,7 @@ impl Process {
         let log = folder.join(format!("{name}.log"));
         let output = File::create(&log).with_context(|| log.display().to_string())?;
         let mut command = Command::new("setpriv");
+        // The kernel ends the program with the lab, even when the lab is killed.
         command.args(["--pdeathsig", "TERM", "--"]);
 
         if let Some(namespace) = namespace {
@@ -193,6 +194,7 @@ fn ticks_time(pid: u32) -> Duration {
 
 /// Parent, user ticks and system ticks.
 fn stat(pid: u32) -> Option<[u64; 3]> {
+    // The name may hold spaces and parentheses, so fields are counted behind the last one (proc(5)).
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<_> = text.rsplit_once(") ")?.1.split(' ').collect();
     let mut found = [0; 3];

@@ -53,6 +53,7 @@ pub struct Run {
 /// # Errors
 /// When the file is not valid, or the node cannot start or end.
 pub async fn run(run: Run, passed: Vec<PassedSocket>) -> Result<(), Failure> {
+    // Before the start: a SIGTERM during it is heard, and ends the node kindly.
     let mut signals = Signals::new(run.until_eof)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let passed = match &run.handover {
@@ -137,6 +138,7 @@ fn start(file: PathBuf, passed: PassedSockets) -> Result<(Proxy, Logging), Failu
     if let Err(error) = hermes_net::os::raise_open_files() {
         tracing::warn!("the limit of open files stays as it is: {error}");
     }
+    // After the limit was raised: a share of it is kept for the node itself.
     if let limit @ 1.. = hermes_net::os::process_stats().open_files_limit {
         hermes_net::descriptors::keep_back(limit);
     }

@@ -16,6 +16,7 @@ const REST: Duration = Duration::from_millis(100);
 
 /// The time until the last client has its answer, for each number of clients; and how many exchanges failed in all.
 pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
+    // Opens the link between the proxies, which the first burst would pay for otherwise.
     bench.client.once(bench.entry).await?;
     let mut measured = Vec::new();
     let mut failed = 0;
@@ -25,6 +26,7 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
         let begin = Instant::now();
         let mut tasks = JoinSet::new();
 
+        // Each client has a task, and all of them are there before the first is polled: the runtime has one thread.
         for _ in 0..*clients {
             let client = bench.client.clone();
             let entry = bench.entry.clone();

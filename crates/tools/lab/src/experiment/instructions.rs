@@ -46,6 +46,7 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
 
     let mut measured = Measured::new();
     for clients in [Clients::Kept, Clients::New] {
+        // The difference of two runs is free of the start, of the first exchanges and of the end.
         let few = count(bench, &counted, clients, WARM).await?;
         let many = count(bench, &counted, clients, WARM + COUNTED).await?;
 

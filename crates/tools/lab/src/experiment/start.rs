@@ -32,6 +32,7 @@ pub async fn run(bench: &Bench<'_>) -> Result<Measured> {
 
     let time = begin.elapsed().as_secs_f64() * 1e3;
     tokio::time::sleep(REST).await;
+    // Pages that a start touches count, also those that the two processes share.
     let memory = system.resident() as f64 / system.processes.len() as f64;
     let mut measured = vec![(Figure::less("start", "ms"), time)];
     measured.push((Figure::less("memory", "MB"), memory / 1e6));

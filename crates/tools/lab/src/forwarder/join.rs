@@ -30,6 +30,7 @@ pub async fn connections(listener: TcpListener, to: SocketAddr) -> Result<()> {
             if piece.is_empty() {
                 exchanges.remove(&number);
             } else if let Some(client) = exchanges.get_mut(&number) {
+                // A client that left breaks its own exchange, not the link. One that does not read holds up the others.
                 drop(client.write_all(piece).await);
             }
         }

@@ -58,6 +58,7 @@ pub async fn forward(mut client: TcpStream, idle: &Idle) -> Result<()> {
         return Ok(());
     }
 
+    // Not `copy_bidirectional`, which would shut the target down with the client.
     let mut up = Vec::with_capacity(READ);
     let mut down = Vec::with_capacity(READ);
     loop {

@@ -46,6 +46,7 @@ pub async fn connections(link: TcpStream, idle: Rc<Idle>) -> Result<()> {
             pieces
         });
 
+        // It waits while the origin is slow, and all other exchanges of the link with it: backpressure reaches the link.
         drop(pieces.send(piece.to_vec()).await);
     }
 }
@@ -88,6 +89,7 @@ pub async fn datagrams(link: TcpStream, to: SocketAddr) -> Result<()> {
         let socket = match sockets.get(&number) {
             Some((socket, _)) => socket,
             None => {
+                // Numbers of clients only grow, so the oldest socket is the one so far below.
                 if let Some((_, oldest)) = number
                     .checked_sub(SOCKETS)
                     .and_then(|number| sockets.remove(&number))

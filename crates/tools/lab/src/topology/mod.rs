@@ -51,6 +51,7 @@ impl Topology {
         let namespace = Namespace::new().with_context(|| format!("namespace {name}"))?;
         namespace.ip("link set lo up\n")?;
 
+        // These are the settings of the namespace, not of the machine.
         for key in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
             namespace.run(&["sysctl", "-q", "-w", key])?;
         }

@@ -35,6 +35,7 @@ impl Namespace {
 
         let mut said = [0; 1];
         let output = holder.stdout.as_mut().context("the holder has no output")?;
+        // The byte comes from inside: only now does /proc/PID/ns/net name the new namespace.
         if output.read(&mut said)? == 0 {
             let output = holder.wait_with_output()?;
             bail!(

@@ -12,7 +12,7 @@ use crate::origin::{self, COUNT, ECHO};
 
 /// Payload of a datagram, which fits the path of a tunnel on the Internet.
 pub const PAYLOAD: usize = 1200;
-/// The head of a counted datagram: its kind, and the name of its count.
+/// Bytes at the head of a counted datagram: its kind, and the name of its count.
 const SHORTEST: usize = 5;
 /// Between two batches of sends; timers are not finer.
 const TICK: Duration = Duration::from_millis(1);
@@ -87,6 +87,7 @@ impl Sender {
     /// When the socket fails or the origin does not answer.
     pub async fn send(&mut self, rate: f64, time: Duration) -> Result<Trial> {
         self.trials += 1;
+        // A count of its own for each trial: late datagrams of an earlier one do not enter it.
         let name = self.name.wrapping_add(self.trials).to_be_bytes();
         let mut datagram = [0; PAYLOAD];
         datagram[0] = COUNT;
@@ -115,12 +116,14 @@ impl Sender {
         while Instant::now() < end {
             sleep(TICK).await;
             let now = Instant::now();
+            // Fractions are kept, so that low rates are met over several ticks.
             owed += (now - last).min(BEHIND).as_secs_f64() * rate;
             last = now;
 
             while owed >= 1.0 && Instant::now() < end {
                 let socket = &self.sockets[sent as usize % self.sockets.len()];
                 match socket.send_segments(None, datagram, None).await {
+                    // An ICMP error of an earlier datagram: this one is lost with it, and counts as sent.
                     Ok(()) | Err(UdpError::Refused) => sent += 1,
                     Err(error) => return Err(anyhow!("send: {error:?}")),
                 }

@@ -48,6 +48,7 @@ pub async fn highest<U>(
     let mut bad = FIRST;
     let mut halvings = HALVINGS;
     while let Some(rate) = search.carries(bad).await? {
+        // The generator is at its end, not the system: halving would measure the generator.
         if rate < bad * SENT {
             halvings = 0;
             break;

@@ -168,6 +168,7 @@ impl Asking {
 
     async fn run(mut self, mut stopped: oneshot::Receiver<()>) -> Answers {
         let mut ticks = interval(PACE);
+        // No burst of questions after a delay.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut room = [0; ANSWER];
         loop {
