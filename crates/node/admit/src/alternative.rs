@@ -30,7 +30,7 @@ pub fn advertise(routed: &Routed, fields: &mut Fields) {
         Some(AltSvc::Port(outside)) => outside,
         Some(AltSvc::Switch(true)) | None => local.port(),
     };
-    if routed.listener.versions.contains(&HttpVersion::H3)
+    if routed.listener.http.versions.contains(&HttpVersion::H3)
         && let Ok(value) = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={REMEMBERED}"))
     {
         fields.insert(ALT_SVC, value);

@@ -28,7 +28,7 @@ pub struct DeniedFlow<'a> {
 impl DeniedFlow<'_> {
     /// Tells of it, if decisions are logged; returns what the decision is called.
     pub fn tell(&self) -> Option<RefusalId> {
-        let log = self.snapshot.told.decisions.as_deref()?;
+        let log = self.snapshot.reports.decisions.as_deref()?;
         let (name, reason) = match self.denied.by {
             PacketDenier::Rule(rule) => (&*rule.name, rule.says()),
             PacketDenier::Default => ("default", NONE_ALLOWS.to_owned()),
@@ -49,7 +49,7 @@ impl DeniedFlow<'_> {
             ..DecisionResult::default()
         };
         let scene = Scene {
-            node: &self.snapshot.node,
+            node: &self.snapshot.node.name,
             revision: self.snapshot.revision,
             source: &self.routed.source,
             exchange: &self.routed.exchange,

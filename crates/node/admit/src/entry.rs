@@ -212,7 +212,7 @@ impl Entry<'_> {
             path: asked.as_ref().map_or("", PathAndQuery::path),
             query: asked.as_ref().and_then(PathAndQuery::query),
             method: method.as_str(),
-            ..values(source, listener, user, target, &snapshot.node)
+            ..values(source, listener, user, target, &snapshot.node.name)
         };
 
         change(&values, &mut head.fields).map_err(|bad| {
@@ -230,7 +230,7 @@ impl Entry<'_> {
 
     /// The credentials in `fields` that a filter is to see.
     fn credentials(&self, fields: &Fields) -> Fields {
-        let wanted = &self.snapshot.filtered_credentials;
+        let wanted = &self.snapshot.policing.filtered_credentials;
         let lines = wanted
             .iter()
             .flat_map(|name| fields.values(name).map(move |line| (name, line.secret())));

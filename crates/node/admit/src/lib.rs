@@ -14,6 +14,7 @@ pub mod admission;
 pub mod alternative;
 pub mod buffered;
 mod client_address;
+pub mod current_snapshot;
 pub mod decide;
 pub mod decision_log;
 pub mod denied_flow;

@@ -15,7 +15,6 @@ use hermes_rules::judge::Phase;
 use crate::refusals::remembered::{Cause, Circumstances, Instead, LastRefusals};
 use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
-use crate::worker::Shared;
 
 /// Remembers a refusal of an exchange on its route, which may have been forwarded already.
 pub fn routed_refusal(routed: &Routed, arrival: Option<&Arrival>, refusal: &Refusal) -> RefusalId {
@@ -115,7 +114,11 @@ pub struct FailedHandshake<'a> {
 }
 
 /// Remembers a handshake that came to nothing.
-pub fn handshake(shared: &Shared, failed: FailedHandshake<'_>) -> RefusalId {
+pub fn handshake(
+    refusals: &LastRefusals,
+    snapshot: &Snapshot,
+    failed: FailedHandshake<'_>,
+) -> RefusalId {
     let FailedHandshake {
         listener,
         source,
@@ -123,9 +126,8 @@ pub fn handshake(shared: &Shared, failed: FailedHandshake<'_>) -> RefusalId {
         key,
         said,
     } = failed;
-    let snapshot = shared.snapshot.load();
     let circumstances = Circumstances {
-        snapshot: &snapshot,
+        snapshot,
         listener,
         source: &Arc::new(source),
         exchange: None,
@@ -141,7 +143,7 @@ pub fn handshake(shared: &Shared, failed: FailedHandshake<'_>) -> RefusalId {
     };
 
     let id = new_id();
-    shared.refusals.remember(id, &circumstances, cause);
+    refusals.remember(id, &circumstances, cause);
     id
 }
 

@@ -114,7 +114,7 @@ impl Routed {
             &self.listener,
             self.user.as_deref(),
             target,
-            &self.snapshot.node,
+            &self.snapshot.node.name,
         )
     }
 }

@@ -4,16 +4,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use hermes_identity::AuthContext;
-use hermes_net::{LocalAddresses, LocalEnd, Resolver, Watch};
+use hermes_net::{LocalAddresses, Resolver, Watch};
 use hermes_observe::{Exchange, Telemetry};
 use hermes_packet::Egress;
-use hermes_upstream::{AnswerLimits, Budget, Client, Directory, Upstream, local_end};
-use http::HeaderValue;
-use tokio::sync::watch;
+use hermes_upstream::{Budget, Client};
 use tokio_util::task::TaskTracker;
 
+use crate::current_snapshot::CurrentSnapshot;
 use crate::decide::DecisionLogger;
 use crate::devices::Devices;
 use crate::joins::Attachments;
@@ -23,10 +21,10 @@ use crate::shares::Shares;
 use crate::snapshot::Snapshot;
 use crate::tunnels::Tunnels;
 
-/// What all workers share.
+/// What all workers share. Parts of the node that need one or two of these get those.
 pub struct Shared {
     /// The configuration in force.
-    pub snapshot: ArcSwap<Snapshot>,
+    pub snapshot: Arc<CurrentSnapshot>,
     /// What the operator sees.
     pub telemetry: Arc<Telemetry>,
     /// What retries towards targets that requests name are paid from.
@@ -42,39 +40,11 @@ pub struct Shared {
     /// Attachments in both directions.
     pub attachments: Attachments,
     /// The TUN devices where routes end.
-    pub devices: Devices,
-    /// The number of the snapshot in force, to wait for the next.
-    pub revision: watch::Sender<u64>,
+    pub devices: Arc<Devices>,
     /// Says when the process is to stop.
     pub drain: Watch,
     /// This machine's addresses.
     pub local: LocalAddresses,
-}
-
-impl Directory for Shared {
-    fn upstream(&self, name: &str) -> Option<Arc<Upstream>> {
-        self.snapshot.load().upstreams.get(name).cloned()
-    }
-
-    fn upstreams(&self) -> Vec<Arc<Upstream>> {
-        self.snapshot.load().upstreams.values().cloned().collect()
-    }
-
-    fn origin_answers(&self) -> AnswerLimits {
-        let snapshot = self.snapshot.load();
-        let limits = &snapshot.document.defaults.limits;
-        AnswerLimits::new(&limits.upstreams)
-    }
-
-    fn target_local_end(&self) -> LocalEnd {
-        let snapshot = self.snapshot.load();
-        let egress = &snapshot.document.egress;
-        local_end(&egress.local_address, egress.interface.as_deref())
-    }
-
-    fn token(&self, _: &Upstream) -> Option<HeaderValue> {
-        self.snapshot.load().own.token.clone()
-    }
 }
 
 impl Egress for Worker {
@@ -94,7 +64,7 @@ pub struct Worker {
 impl Worker {
     /// A worker without listeners.
     pub fn new(shared: Arc<Shared>, resolver: Arc<Resolver>, tasks: TaskTracker) -> Arc<Self> {
-        let client = Client::new(resolver, tasks, shared.clone());
+        let client = Client::new(resolver, tasks, shared.snapshot.clone());
         client.keep_warm();
         Arc::new(Self { shared, client })
     }

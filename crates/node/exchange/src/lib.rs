@@ -80,8 +80,8 @@ impl Refused<'_> {
     /// The name of this node.
     fn node(&self) -> &str {
         match self {
-            Self::Entered(entered) => &entered.snapshot.node,
-            Self::Routed(routed, _) => &routed.snapshot.node,
+            Self::Entered(entered) => &entered.snapshot.node.name,
+            Self::Routed(routed, _) => &routed.snapshot.node.name,
         }
     }
 
@@ -238,11 +238,7 @@ async fn begin(
     };
 
     // TRACE and OPTIONS may end here (RFC 9110, 7.6.2).
-    let counted = match on_route(&routed, &mut arrival) {
-        Ok(()) => count_down(&routed.snapshot, &mut arrival, &received),
-        Err(refusal) => Err(refusal),
-    };
-    let forwarded = match counted {
+    let forwarded = match on_route(&routed, &mut arrival, &received) {
         Ok(None) => forward(&routed, arrival).await,
         Ok(Some((head, content))) => {
             let reason = "responded: no hop is left";
@@ -266,8 +262,12 @@ async fn begin(
     }
 }
 
-/// Applies the settings of the route before the exchange leaves.
-fn on_route(routed: &Routed, arrival: &mut Arrival) -> Result<(), Refusal> {
+/// Applies the settings of the route before the exchange leaves. Returns the answer where no hop is left.
+fn on_route(
+    routed: &Routed,
+    arrival: &mut Arrival,
+    received: &Fields,
+) -> Result<Option<(ResponseHead, Bytes)>, Refusal> {
     let route = &routed.route.config;
     if post::arrive(arrival.head_mut(), route) {
         routed.exchange.is_post();
@@ -282,7 +282,7 @@ fn on_route(routed: &Routed, arrival: &mut Arrival) -> Result<(), Refusal> {
     {
         arrival.add_to_answer(vec![changes]);
     }
-    Ok(())
+    count_down(&routed.snapshot, arrival, received)
 }
 
 /// A TRACE or OPTIONS comes one hop nearer to its end; the answer, if that is here.
@@ -319,7 +319,7 @@ async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
         listener: entered.listener.name.clone(),
         onward: None,
         opener: Opener::none(),
-        waits: Waits::new(exchange.clone(), &entered.snapshot.node),
+        waits: Waits::new(exchange.clone(), &entered.snapshot.node.name),
         head,
     };
 

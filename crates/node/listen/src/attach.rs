@@ -45,7 +45,7 @@ pub(super) fn serve(entrance: &Entrance, count: usize, watch: &Watch) {
 /// Keeps one attachment until told to stop.
 async fn keep(mut entrance: Entrance, watch: &Watch) {
     let shared = entrance.worker.shared.clone();
-    let mut revision = shared.revision.subscribe();
+    let mut revision = shared.snapshot.subscribe();
     let join = shared.attachments.joins.begin(&entrance.rules.name);
     let mut pause = PAUSE;
     let mut old = None::<Drain>;
@@ -170,7 +170,8 @@ impl JoinAs {
 
         if let Some(token) = self
             .snapshot
-            .own
+            .node
+            .credentials
             .token
             .as_ref()
             .filter(|_| self.upstream.sends_token())
@@ -178,7 +179,7 @@ impl JoinAs {
             fields.insert(PROXY_AUTHORIZATION, token.clone());
         }
 
-        self.snapshot.via.append(&mut fields, Version::HTTP_11);
+        self.snapshot.node.via.append(&mut fields, Version::HTTP_11);
         Box::pin(
             entrance
                 .worker

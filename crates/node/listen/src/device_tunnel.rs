@@ -59,7 +59,7 @@ pub(super) async fn keep(entrance: &mut Entrance, hub: &Arc<TunHub>, watch: &Wat
 async fn one(entrance: &Entrance, hub: &Arc<TunHub>, watch: &Watch) -> String {
     let part = entrance.tunnel.as_ref().map(|tunnel| DevicePart {
         tunnel: tunnel.to_string(),
-        device: device_identity(&entrance.worker.snapshot().node, hub.name()),
+        device: device_identity(&entrance.worker.snapshot().node.name, hub.name()),
     });
     let head = connect_ip(part.as_ref(), hub.offers_super_packets());
     let owner = TunnelOwner {

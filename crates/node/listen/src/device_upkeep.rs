@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_admit::devices::{WantedEnd, wanted};
-use hermes_admit::worker::Shared;
+use hermes_admit::current_snapshot::CurrentSnapshot;
+use hermes_admit::devices::{Devices, WantedEnd, wanted};
 use hermes_config::model::{PacketTermination, Terminate, TerminateTun};
 use hermes_net::Watch;
 use hermes_net::os::forwarded_families;
@@ -24,11 +24,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
 /// Keeps the devices of the configuration in force until told to stop. To be called once, inside the runtime of administration.
-pub async fn keep(shared: Arc<Shared>, watch: Watch) {
-    let devices = &shared.devices;
-    let mut revision = shared.revision.subscribe();
+pub async fn keep(current: Arc<CurrentSnapshot>, devices: Arc<Devices>, watch: Watch) {
+    // Before the first load: a change in between wakes the wait below.
+    let mut revision = current.subscribe();
     loop {
-        let snapshot = shared.snapshot.load_full();
+        let snapshot = current.load_full();
         let wanted = wanted(&snapshot.document);
         let terminates: Vec<&Terminate> = wanted.iter().map(|end| end.terminate).collect();
         devices.leave(&terminates);
@@ -43,7 +43,7 @@ pub async fn keep(shared: Arc<Shared>, watch: Watch) {
 
         let is_missing = |end: &WantedEnd<'_>| devices.is_missing(&end.packets.name());
         for end in wanted.iter().filter(|end| is_missing(end)) {
-            open(&shared, end, &watch).await;
+            open(&devices, end, &watch).await;
         }
 
         let missing: Vec<DeviceSpec> = wanted
@@ -66,11 +66,11 @@ pub async fn keep(shared: Arc<Shared>, watch: Watch) {
     }
 }
 
-async fn open(shared: &Arc<Shared>, end: &WantedEnd<'_>, watch: &Watch) {
+async fn open(devices: &Arc<Devices>, end: &WantedEnd<'_>, watch: &Watch) {
     let packets = end.packets;
     let spec = DeviceSpec::of_route(packets);
     let leases = device_leases::read(packets).await;
-    let hub = leases.and_then(|leases| spec.open(&[], leases.as_deref(), &shared.devices));
+    let hub = leases.and_then(|leases| spec.open(&[], leases.as_deref(), devices));
     let said = hub.as_ref().map(|_| ()).map_err(Clone::clone);
     if let Ok(hub) = &hub {
         if let Some(file) = packets.leases_file() {
@@ -79,15 +79,15 @@ async fn open(shared: &Arc<Shared>, end: &WantedEnd<'_>, watch: &Watch) {
             watch.spawn(async move { device_leases::keep(&hub, file).await });
         }
         let hub = hub.clone();
-        let shared = shared.clone();
+        let devices = devices.clone();
         let own = watch.clone();
         watch.spawn(async move {
             mind(&hub, &own).await;
-            shared.devices.closes(&hub);
+            devices.closes(&hub);
         });
     }
 
-    let is_news = shared.devices.enter(end, hub);
+    let is_news = devices.enter(end, hub);
     match said {
         Ok(()) => {
             tracing::info!(device = %packets.name(), "takes packets of tunnels");

@@ -20,7 +20,7 @@ use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
 use super::greetings::{self, LAST_HANDSHAKE};
-use super::refusals::{self, HandshakeEnds};
+use super::refusals::{HandshakeEnds, HandshakeLog};
 use super::stream::Held;
 
 /// A connection of a client. While that says nothing, this is all there is.
@@ -63,10 +63,10 @@ impl Client {
             return false;
         };
         let rules = &self.entrance.rules;
-        let time = if self.fresh && rules.tls.is_some() {
-            rules.options.head_time
+        let time = if self.fresh && rules.tls.server.is_some() {
+            rules.http.options.head_time
         } else {
-            idle.time(&rules.options)
+            idle.time(&rules.http.options)
         };
 
         idle.spoken(time, &self.watch).await
@@ -102,16 +102,15 @@ impl Client {
             peer: stream.info().peer,
             local: stream.info().local,
         };
-        let shared = &self.entrance.worker.shared;
-        if let Some(config) = &rules.tls {
+        if let Some(config) = &rules.tls.server {
             let accepted = tokio::select! {
-                accepted = Box::pin(tls::accept(stream, config.clone(), rules.options.head_time)) => accepted,
+                accepted = Box::pin(tls::accept(stream, config.clone(), rules.http.options.head_time)) => accepted,
                 () = self.watch.graceful_for(LAST_HANDSHAKE) => return None,
             };
             match accepted {
                 Ok(accepted) => stream = accepted,
                 Err(error) => {
-                    refusals::of_tls(shared, &rules, ends, &error);
+                    HandshakeLog::of(&rules, &self.entrance.worker).tls_failed(ends, &error);
                     return None;
                 }
             }
@@ -123,7 +122,8 @@ impl Client {
         }
         if !rules.speaks(stream.info()) {
             let detail = "the client agreed to no HTTP version of this listener (ALPN)";
-            refusals::note(shared, &rules, ends, Instead::Tls, Fault::Protocol, detail);
+            let log = HandshakeLog::of(&rules, &self.entrance.worker);
+            log.note(ends, Instead::Tls, Fault::Protocol, detail);
             return None;
         }
 
@@ -167,7 +167,7 @@ fn known(entrance: Entrance, info: &StreamInfo, watch: &Watch) -> (Entrance, Wat
 
 /// Serves an attachment: a connection that this node opened, and on which it is the server.
 pub(super) async fn attachment(entrance: Entrance, stream: Stream, watch: &Watch) {
-    let options = entrance.rules.options.clone();
+    let options = entrance.rules.http.options.clone();
     tokio::select! {
         () = serve_http(stream, &options, Proxying(entrance), watch) => {}
         () = watch.forced() => {}
@@ -224,6 +224,6 @@ impl Handler for Proxying {
 
         let id = note::refusal(&self.0.worker.shared.refusals, &circumstances, &refusal);
         let explained = explains(&snapshot, &self.0.rules, &source);
-        refusal.answer(&snapshot.node, id, explained).0
+        refusal.answer(&snapshot.node.name, id, explained).0
     }
 }

@@ -26,7 +26,7 @@ pub(super) async fn take(stream: Stream, rules: &ListenerRules) -> Option<Stream
         return None;
     }
 
-    match read(stream, rules.options.head_time).await {
+    match read(stream, rules.http.options.head_time).await {
         Ok(stream) => Some(stream),
         Err((stream, reason)) => {
             refused(stream, &reason);

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::greetings::LAST_HANDSHAKE;
 use super::http;
-use super::refusals::{self, HandshakeEnds};
+use super::refusals::{HandshakeEnds, HandshakeLog};
 
 /// The codes of RFC 9114, section 8.1.
 const NO_ERROR: u64 = 0x100;
@@ -52,7 +52,7 @@ async fn accept(
     share: u8,
     watch: &Watch,
 ) -> io::Result<()> {
-    let Some(options) = &entrance.rules.quic else {
+    let Some(options) = &entrance.rules.tls.quic else {
         return Ok(());
     };
     let endpoint = Endpoint::server(socket, share, options)?;
@@ -108,12 +108,14 @@ fn is_welcome(rules: &ListenerRules, open: &Arc<()>) -> bool {
     if !has_room {
         rules.connection_refused();
     }
-    has_room && rules.quic.is_some()
+    has_room && rules.tls.quic.is_some()
 }
 
 /// Lets connections to come see what is in force now.
 fn renew(endpoint: &Endpoint, rules: &ListenerRules) {
-    let Some(options) = &rules.quic else { return };
+    let Some(options) = &rules.tls.quic else {
+        return;
+    };
     if let Err(error) = endpoint.set_server(options) {
         tracing::error!(listener = %rules.name, %error, "keeping the previous HTTP/3 certificate");
     }
@@ -123,13 +125,13 @@ fn renew(endpoint: &Endpoint, rules: &ListenerRules) {
 /// unfinished handshakes, whose number has a bound of its own, even where early data is served already.
 async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
     let rules = entrance.rules.clone();
-    let shared = entrance.worker.shared.clone();
+    let worker = entrance.worker.clone();
     let peer = PeerAddress::Ip(incoming.peer());
     let refused = |error: &ConnectionError| {
         let ends = HandshakeEnds { peer, local: None };
-        refusals::of_quic(&shared, &rules, ends, error);
+        HandshakeLog::of(&rules, &worker).quic_failed(ends, error);
     };
-    let deadline = Instant::now() + rules.options.head_time;
+    let deadline = Instant::now() + rules.http.options.head_time;
     let accepted = tokio::select! {
         accepted = timeout_at(deadline, incoming.accept()) => accepted,
         () = watch.graceful_for(LAST_HANDSHAKE) => return,
@@ -146,7 +148,7 @@ async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
     let has_room = || {
         admission
             .as_ref()
-            .is_none_or(|own| own.enter(&shared.shares, &rules, &peer))
+            .is_none_or(|own| own.enter(&worker.shared.shares, &rules, &peer))
     };
 
     if connection.is_confirmed() {

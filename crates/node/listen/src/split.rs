@@ -24,7 +24,7 @@ struct KeptTunnel {
 
 /// Keeps the tunnels of a device until told to stop.
 pub(super) async fn serve(entrance: &mut Entrance, hub: &Arc<TunHub>, watch: &Watch) {
-    let mut revision = entrance.worker.shared.revision.subscribe();
+    let mut revision = entrance.worker.shared.snapshot.subscribe();
     let mut kept = BTreeMap::new();
     loop {
         let rules = entrance.renew().clone();

@@ -42,7 +42,7 @@ pub(super) async fn serve(
     socket: DatagramSocket,
     watch: &Watch,
 ) -> io::Result<()> {
-    let mut others = OtherProcesses::new(socket.rendezvous)?;
+    let others = OtherProcesses::new(socket.rendezvous)?;
     let socket = Arc::new(UdpSocket::bound(socket.socket)?);
     let own = socket.local_addr().ok();
     let owner = Owner::Listener(entrance.rules.name.as_ref().into());
@@ -54,61 +54,92 @@ pub(super) async fn serve(
         watch: watch.clone(),
     };
 
-    let mut batch = RecvBatch::new();
-    // Datagrams that other processes forward.
-    let mut room = Vec::new();
-    // Whether clients without a session may still begin one.
-    let mut closing = false;
-    let mut welcome = true;
-
-    loop {
-        let next = tokio::select! {
-            biased;
-            next = others.next_or(&mut room, socket.recv(&mut batch)) => next,
-            () = watch.graceful(), if !closing => {
-                closing = true;
-                others.drain();
-                // Lets the runtime hear of what has come.
-                tokio::task::yield_now().await;
-                continue;
-            }
-            // Clients that come later belong to the next listener. Only when nothing is left to
-            // receive: the order of these branches matters.
-            () = std::future::ready(()), if closing && welcome => {
-                welcome = false;
-                continue;
-            }
-            () = drained(&share.sessions), if !welcome => return Ok(()),
-            () = watch.forced() => return Ok(()),
-        };
-
+    let mut intake = Intake {
+        socket,
+        others,
+        batch: RecvBatch::new(),
+        room: Vec::new(),
+        is_closing: false,
+        welcome: true,
+    };
+    while let Some(next) = intake.next(&share.sessions, watch).await {
         let received = match next {
             NextDatagrams::Received(received) => received,
             NextDatagrams::Forwarded(arrived) => {
-                if let Some(forwarded) = arrived.decode(&room) {
-                    share.deliver(&mut entrance, &mut others, &forwarded, welcome);
+                if let Some(forwarded) = arrived.decode(&intake.room) {
+                    let others = &mut intake.others;
+                    share.deliver(&mut entrance, others, &forwarded, intake.welcome);
                 }
                 continue;
             }
         };
-        match received {
-            Ok(_) => {}
-            // An answer that did not reach its client; the socket goes on.
-            Err(
-                UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge | UdpError::Dropped,
-            ) => continue,
-            Err(UdpError::Io(error)) => {
-                tracing::warn!(listener = %entrance.rules.name, %error, "cannot receive; trying again");
-                tokio::time::sleep(AFTER_ERROR).await;
-                continue;
-            }
-        }
 
+        if let Err(error) = received {
+            after(&error, &entrance.rules.name).await;
+            continue;
+        }
         entrance.renew();
-        share.take_batch(&entrance, &mut others, &batch, welcome);
+        share.take_batch(&entrance, &mut intake);
 
         // The tunnels take what has come before more is received: the kernel's buffer is the larger one.
         tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+/// Waits as long as an error of the socket asks for.
+async fn after(error: &UdpError, listener: &str) {
+    match error {
+        // An answer that did not reach its client; the socket goes on.
+        UdpError::Refused | UdpError::Unreachable | UdpError::TooLarge | UdpError::Dropped => {}
+        UdpError::Io(error) => {
+            tracing::warn!(listener, %error, "cannot receive; trying again");
+            tokio::time::sleep(AFTER_ERROR).await;
+        }
+    }
+}
+
+/// The receiving side of the socket, until it is drained.
+struct Intake {
+    socket: Arc<UdpSocket>,
+    others: OtherProcesses<SocketAddr>,
+    /// Datagrams that the socket received.
+    batch: RecvBatch,
+    /// Datagrams that other processes forward.
+    room: Vec<u8>,
+    is_closing: bool,
+    /// Whether clients without a session may still begin one.
+    welcome: bool,
+}
+
+impl Intake {
+    /// Waits for datagrams, in `batch` or in `room`; `None` once the socket is drained.
+    async fn next(
+        &mut self,
+        sessions: &Sessions,
+        watch: &Watch,
+    ) -> Option<NextDatagrams<Result<usize, UdpError>>> {
+        loop {
+            tokio::select! {
+                biased;
+                next = self.others.next_or(&mut self.room, self.socket.recv(&mut self.batch)) => {
+                    return Some(next);
+                }
+                () = watch.graceful(), if !self.is_closing => {
+                    self.is_closing = true;
+                    self.others.drain();
+                    // Lets the runtime hear of what has come.
+                    tokio::task::yield_now().await;
+                }
+                // Clients that come later belong to the next listener. Only when nothing is left to
+                // receive: the order of these branches matters.
+                () = std::future::ready(()), if self.is_closing && self.welcome => {
+                    self.welcome = false;
+                }
+                () = drained(sessions), if !self.welcome => return None,
+                () = watch.forced() => return None,
+            }
+        }
     }
 }
 
@@ -162,18 +193,12 @@ fn key(run: &ReceivedRun<'_>) -> SessionKey {
 
 impl Share {
     /// Takes received datagrams whose sessions are ours.
-    fn take_batch(
-        &self,
-        entrance: &Entrance,
-        others: &mut OtherProcesses<SocketAddr>,
-        batch: &RecvBatch,
-        welcome: bool,
-    ) {
+    fn take_batch(&self, entrance: &Entrance, intake: &mut Intake) {
         let now = Instant::now();
-        for run in batch.runs() {
+        for run in intake.batch.runs() {
             let run = ReceivedRun::from(&run);
-            if !self.is_given_away(others, &run) {
-                self.take(entrance, &run, now, welcome);
+            if !self.is_given_away(&mut intake.others, &run) {
+                self.take(entrance, &run, now, intake.welcome);
             }
         }
     }

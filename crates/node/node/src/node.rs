@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use hermes_admit::current_snapshot::CurrentSnapshot;
 use hermes_admit::decision_log::decisions_file;
 use hermes_admit::devices::Devices;
 use hermes_admit::joins::Attachments;
@@ -161,24 +161,24 @@ impl Proxy {
         }
 
         watch.spawn(telemetry.clone().watch_long(watch.clone()));
-        watch.spawn(scarcity::watch(self.node.shared.clone(), watch.clone()));
+        watch.spawn(scarcity::watch(telemetry.shares().clone(), watch.clone()));
         watch.spawn(self.node.shared.local.clone().follow(watch.clone()));
         watch.spawn(memory_limits::enforce(watch.clone()));
         watch.spawn(keep_time(self.node.clone(), watch.clone()));
-        let shared = self.node.shared.clone();
+        let current = self.node.shared.snapshot.clone();
         let config = move || {
-            let snapshot = shared.snapshot.load();
+            let snapshot = current.load();
             (
                 snapshot.document.trace.clone(),
-                snapshot.told.collector.clone(),
+                snapshot.reports.collector.clone(),
             )
         };
 
         watch.spawn(telemetry.clone().export(config, watch.clone()));
-        let shared = self.node.shared.clone();
+        let current = self.node.shared.snapshot.clone();
         let service = move || {
-            let snapshot = shared.snapshot.load();
-            snapshot.told.decisions.as_ref()?.service.clone()
+            let snapshot = current.load();
+            snapshot.reports.decisions.as_ref()?.service.clone()
         };
         watch.spawn(telemetry.send_decisions(service, watch.clone()));
         Ok(())
@@ -238,7 +238,7 @@ impl Proxy {
 
     /// The node's name.
     pub fn node(&self) -> Arc<str> {
-        self.node.shared.snapshot.load().node.clone()
+        self.node.shared.snapshot.load().node.name.clone()
     }
 
     /// Changes the node, from any thread.
@@ -295,7 +295,13 @@ impl Proxy {
 
         self.node.shared.telemetry.flush_access(ADMIN_END);
         self.node.shared.telemetry.flush_decisions(ADMIN_END);
-        self.node.shared.snapshot.load().record.flush(ADMIN_END);
+        self.node
+            .shared
+            .snapshot
+            .load()
+            .reports
+            .connections
+            .flush(ADMIN_END);
         self.admin.drain(ADMIN_END).await;
         ended
     }
@@ -428,9 +434,18 @@ impl DataPlane {
         let shared = shared(telemetry, snapshot, drain.watch(), local, devices);
         let own = own_name_servers(&shared.snapshot.load().document);
         let resolver = Arc::new(Resolver::system_but_for(&own));
-        let upkeep = Upkeep::new(&shared, resolver.clone(), drain.watch());
+        let upkeep = Upkeep::new(
+            shared.telemetry.clone(),
+            &shared.snapshot,
+            resolver.clone(),
+            drain.watch(),
+        );
         let watch = drain.watch();
-        watch.spawn(device_upkeep::keep(shared.clone(), watch.clone()));
+        watch.spawn(device_upkeep::keep(
+            shared.snapshot.clone(),
+            shared.devices.clone(),
+            watch.clone(),
+        ));
         let (workers, doors) = start_workers(count, &shared, resolver.clone(), &drain)
             .map_err(|error| one("workers", &error))?;
 
@@ -468,9 +483,8 @@ fn shared(
         outliving: Outliving::default(),
         shares: Shares::default(),
         attachments: Attachments::default(),
-        devices,
-        revision: watch::Sender::new(snapshot.revision),
-        snapshot: ArcSwap::new(snapshot),
+        devices: Arc::new(devices),
+        snapshot: Arc::new(CurrentSnapshot::new(snapshot)),
         drain,
         local,
     })

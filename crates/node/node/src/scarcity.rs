@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_admit::worker::Shared;
 use hermes_net::Watch;
 use hermes_net::descriptors::{Shortage, ceiling, shortages};
 use hermes_net::os::process_stats;
+use hermes_net::shares::Shares;
 
 /// How often to look whether something is missing.
 const LOOK: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ enum Said {
 }
 
 /// Watches until the process drains.
-pub(crate) async fn watch(shared: Arc<Shared>, watch: Watch) {
+pub(crate) async fn watch(shares: Arc<Shares>, watch: Watch) {
     let mut seen = [Seen::default(), Seen::default()];
     loop {
         tokio::select! {
@@ -44,7 +44,7 @@ pub(crate) async fn watch(shared: Arc<Shared>, watch: Watch) {
         }
         for (seen, (what, count)) in seen.iter_mut().zip(shortages()) {
             match seen.look(count) {
-                Some(Said::Short(times)) => tell(&shared, what, times),
+                Some(Said::Short(times)) => tell(&shares, what, times),
                 Some(Said::Over) => tracing::info!("{} again", words(what)),
                 None => {}
             }
@@ -81,16 +81,12 @@ fn words(what: Shortage) -> &'static str {
     }
 }
 
-fn tell(shared: &Shared, what: Shortage, times: u64) {
-    let holder = shared
-        .telemetry
-        .shares()
-        .largest()
-        .map_or_else(String::new, |(who, count)| {
-            format!("; {who} holds most, {count}")
-        });
+fn tell(shares: &Shares, what: Shortage, times: u64) {
+    let holder = shares.largest().map_or_else(String::new, |(who, count)| {
+        format!("; {who} holds most, {count}")
+    });
 
-    let incoming = shared.telemetry.shares().connections();
+    let incoming = shares.connections();
     match what {
         Shortage::Descriptors => {
             let stats = process_stats();

@@ -44,7 +44,7 @@ impl Node {
         let documents = &changing.documents;
         let given_up = documents.given_up.as_ref();
         ProcessStatus {
-            node: snapshot.node.to_string(),
+            node: snapshot.node.name.to_string(),
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
@@ -75,7 +75,7 @@ impl Node {
                 .collect(),
             hops: chained(snapshot),
             certificates: certificates.iter().map(|held| held.view(now)).collect(),
-            acme: snapshot.own.certificates.progress(),
+            acme: snapshot.node.credentials.certificates.progress(),
             attached: self.shared.attachments.attached.views(ATTACHED),
             attachments: self.shared.attachments.joins.views(),
             devices: self.shared.devices.views(),

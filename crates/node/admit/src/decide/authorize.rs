@@ -33,7 +33,7 @@ struct Allowed {
 impl Candidate<'_> {
     /// Whether any filter is to be asked. Where none is, none is after another's changes.
     pub fn is_asked(&self, head: &RequestHead, user: Option<&str>) -> bool {
-        let filters = &self.entry.snapshot.filters;
+        let filters = &self.entry.snapshot.policing.filters;
         let applies = |head: &RequestHead| {
             let facts = self.facts(head, user);
             filters.iter().any(|filter| filter.applies(&facts))
@@ -56,7 +56,7 @@ impl Candidate<'_> {
     ) -> Result<Grant, Denied> {
         let snapshot = self.entry.snapshot;
         let mut granted = Grant::default();
-        for filter in &snapshot.filters {
+        for filter in &snapshot.policing.filters {
             if self.passes_over(filter) {
                 continue;
             }

@@ -95,7 +95,7 @@ impl<'a> Candidate<'a> {
     ) -> Result<Grant, Refusal> {
         let permitted = self.permit(head, user.as_deref())?;
         let mut grant = Grant::default();
-        if !self.entry.snapshot.filters.is_empty() {
+        if !self.entry.snapshot.policing.filters.is_empty() {
             // Boxed: few exchanges are asked about.
             let authorized = Box::pin(self.authorize(head, user)).await;
             grant = authorized.map_err(|denied| denied.refusal)?;

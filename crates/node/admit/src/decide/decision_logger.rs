@@ -63,7 +63,7 @@ impl<'a> DecisionLogger<'a> {
         denies: bool,
         author: impl FnOnce() -> Author,
     ) -> Option<Box<DecisionDraft>> {
-        let log = entry.snapshot.told.decisions.as_deref()?;
+        let log = entry.snapshot.reports.decisions.as_deref()?;
         if !denies && !log.samples() {
             return None;
         }
@@ -92,12 +92,12 @@ impl<'a> DecisionLogger<'a> {
         result: DecisionResult,
     ) -> RefusalId {
         let id = draft.id;
-        let Some(log) = entry.snapshot.told.decisions.as_deref() else {
+        let Some(log) = entry.snapshot.reports.decisions.as_deref() else {
             return id;
         };
         let denies = result.denies();
         let scene = Scene {
-            node: &entry.snapshot.node,
+            node: &entry.snapshot.node.name,
             revision: entry.snapshot.revision,
             source: entry.source,
             exchange: self.exchange,
@@ -117,7 +117,7 @@ impl<'a> DecisionLogger<'a> {
 
     /// The decisions change the tunnel: they are logged.
     pub(crate) fn log_held(&mut self, snapshot: &Snapshot) {
-        let Some(log) = snapshot.told.decisions.as_deref() else {
+        let Some(log) = snapshot.reports.decisions.as_deref() else {
             return;
         };
         let held = self.held.take().unwrap_or_default();

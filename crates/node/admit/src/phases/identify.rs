@@ -128,7 +128,7 @@ fn bad_request(reason: String) -> Refusal {
 /// Requests that go round in circles.
 fn refuse_circles(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refusal> {
     // RFC 9110, 7.6.3: Via shows loops.
-    let passed = snapshot.via.passed(&head.fields);
+    let passed = snapshot.node.via.passed(&head.fields);
     let details = if passed.own > 0 {
         "a node of this name had the request before: routes lead in a circle, or two nodes share a name (`node:`)"
     } else if passed.hops >= MAX_HOPS {

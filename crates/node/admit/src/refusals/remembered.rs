@@ -320,7 +320,7 @@ impl RememberedRefusal {
 
         Account {
             question: self.question(),
-            node: Some(snapshot.node.to_string()),
+            node: Some(snapshot.node.name.to_string()),
             listener: self.listener.to_string(),
             steps: stated.collect(),
             user: view.and_then(|view| view.user.clone()),

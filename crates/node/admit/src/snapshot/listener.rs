@@ -109,32 +109,45 @@ pub struct ListenerRules {
     pub config: Listener,
     /// Who may use it.
     pub authenticator: Authenticator,
-    /// TLS, if it speaks that.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// Whose client certificates it believes.
-    clients: Option<Clients>,
-    /// How it accepts connections of HTTP/3, if it speaks that.
-    pub quic: Option<quic::ServerOptions>,
-    /// The HTTP versions that it speaks.
-    pub versions: Vec<HttpVersion>,
-    /// Bounds of its HTTP connections.
-    pub options: Options,
-    /// The templates of CONNECT-UDP that it serves beside the default one.
-    pub udp_templates: Vec<UriTemplate>,
-    /// Those of connect-tcp.
-    pub tcp_templates: Vec<UriTemplate>,
-    /// Whose traffic this is without authentication.
+    /// Its handshakes.
+    pub tls: ListenerTls,
+    /// The HTTP that it speaks.
+    pub http: ListenerHttp,
+    /// The user of traffic without authentication.
     pub user: Option<String>,
     /// Other names of users.
     pub aliases: Arc<UserAliases>,
     /// Its metrics.
     pub telemetry: Arc<ListenerTelemetry>,
-    /// What its connections mean, if it is a `tcp` listener.
+    /// Makes exchanges of its connections, if it is a `tcp` listener.
     pub ingress: Arc<dyn Ingress>,
-    /// What the log tells of its bounds.
+    /// Logs reached bounds, not too often.
     pub(super) limit_log: LimitLog,
     /// How clients behind proxies are known.
     pub client_address: Option<ClientAddressRule>,
+}
+
+/// The handshakes of a listener.
+#[derive(Default)]
+pub struct ListenerTls {
+    /// TLS, if the listener speaks it.
+    pub server: Option<Arc<rustls::ServerConfig>>,
+    /// The authorities of client certificates.
+    clients: Option<Clients>,
+    /// QUIC, if the listener speaks HTTP/3.
+    pub quic: Option<quic::ServerOptions>,
+}
+
+/// The HTTP of a listener.
+pub struct ListenerHttp {
+    /// Its versions.
+    pub versions: Vec<HttpVersion>,
+    /// Bounds of its connections.
+    pub options: Options,
+    /// Templates of CONNECT-UDP beside the default one.
+    udp_templates: Vec<UriTemplate>,
+    /// Templates of connect-tcp beside the default one.
+    tcp_templates: Vec<UriTemplate>,
 }
 
 impl ListenerRules {
@@ -170,7 +183,7 @@ impl ListenerRules {
             return Ok(());
         }
         let chain = source.tls.as_ref().and_then(|tls| tls.chain.as_deref());
-        let (Some(clients), Some(chain)) = (&self.clients, chain) else {
+        let (Some(clients), Some(chain)) = (&self.tls.clients, chain) else {
             return Err("certificates are not asked for any more".to_owned());
         };
 
@@ -182,8 +195,8 @@ impl ListenerRules {
     /// The forms of requests that it takes.
     pub fn forms(&self) -> Forms<'_> {
         Forms {
-            udp_templates: &self.udp_templates,
-            tcp_templates: &self.tcp_templates,
+            udp_templates: &self.http.udp_templates,
+            tcp_templates: &self.http.tcp_templates,
             gateway: self.config.is_gateway(),
         }
     }
@@ -197,7 +210,7 @@ impl ListenerRules {
         } else {
             HttpVersion::H1
         };
-        self.versions.contains(&version)
+        self.http.versions.contains(&version)
     }
 
     /// Connections (UDP: sessions) at once of one worker.
@@ -208,7 +221,7 @@ impl ListenerRules {
     /// UDP sessions at once of one source, over all workers.
     pub fn per_source(&self) -> usize {
         // A peer carries many users, and programs on this machine are no strangers.
-        let default = if self.config.public && !self.options.link {
+        let default = if self.config.public && !self.http.options.link {
             self.of_source()
         } else {
             usize::MAX
@@ -226,7 +239,7 @@ impl ListenerRules {
         if let Some(stated) = self.config.limits.per_source {
             return Counted::Always(stated);
         }
-        let identifies = self.authenticator.asks() || self.clients.is_some();
+        let identifies = self.authenticator.asks() || self.tls.clients.is_some();
         match () {
             // A peer carries many users, and programs on this machine are no strangers.
             () if self.is_trusted(peer) => Counted::Never,
@@ -294,7 +307,7 @@ impl ListenerRules {
 
     /// Bounds of a connection of HTTP from `source`: those of a link for a peer, those of strangers for others at the same port.
     pub fn options_for(&self, source: &StreamInfo) -> Options {
-        let mut options = self.options.clone();
+        let mut options = self.http.options.clone();
         let certified = source
             .tls
             .as_ref()
@@ -417,12 +430,14 @@ impl Building<'_> {
         let authenticator = authenticator.map_err(&mut report);
         let tls = tls.map_err(report);
         let authenticator = authenticator.ok()?;
-        let ListenerTls { server, clients } = tls.ok()?;
+        let mut tls = tls.ok()?;
 
         let ingress = self.ingress(config)?;
-        let quic = server
-            .as_ref()
-            .filter(|_| versions.contains(&HttpVersion::H3));
+        if versions.contains(&HttpVersion::H3) {
+            let server = tls.server.as_ref();
+            tls.quic = server
+                .and_then(|server| quic_options(server, config, self.certificates, self.record));
+        }
         let written = config.http().and_then(|http| http.templates.as_ref());
         let name: Arc<str> = name.into();
         let telemetry = self.telemetry.listener(&name);
@@ -432,13 +447,13 @@ impl Building<'_> {
             telemetry,
             name,
             authenticator,
-            quic: quic.and_then(|tls| quic_options(tls, config, self.certificates, self.record)),
-            versions,
-            tls: server,
-            clients,
-            options: options_of(self.document, config),
-            udp_templates: templates(written.and_then(|written| written.udp.as_ref())),
-            tcp_templates: templates(written.and_then(|written| written.tcp.as_ref())),
+            tls,
+            http: ListenerHttp {
+                versions,
+                options: options_of(self.document, config),
+                udp_templates: templates(written.and_then(|written| written.udp.as_ref())),
+                tcp_templates: templates(written.and_then(|written| written.tcp.as_ref())),
+            },
             user: listener_user(self.document, config),
             aliases: aliases.clone(),
             config: config.clone(),
@@ -446,12 +461,6 @@ impl Building<'_> {
             limit_log: LimitLog::default(),
         })
     }
-}
-
-/// What TLS of a listener needs; nothing where it has none.
-struct ListenerTls {
-    server: Option<Arc<rustls::ServerConfig>>,
-    clients: Option<Clients>,
 }
 
 impl ListenerTls {
@@ -463,10 +472,7 @@ impl ListenerTls {
         certificates: &Certificates,
     ) -> Result<Self, Vec<Problem>> {
         let Some(tls) = config.tls() else {
-            return Ok(Self {
-                server: None,
-                clients: None,
-            });
+            return Ok(Self::default());
         };
 
         // First, since the server's own verifier does not keep the lists of revoked certificates.
@@ -490,6 +496,7 @@ impl ListenerTls {
         Ok(Self {
             server: Some(server),
             clients,
+            quic: None,
         })
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! It is immutable. An exchange keeps the one that it began with; what is learnt at run time lives elsewhere.
 
+mod address_rules;
 mod known_user;
 mod limit_log;
 mod listener;
 mod own_credentials;
 mod report_sinks;
 pub mod split_tunnels;
+mod this_node;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -30,10 +32,9 @@ use hermes_plug::door::DoorId;
 use hermes_plug::{Handler, Plugs};
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
-use hermes_proto::via;
 use hermes_rules::policy::{Effect, Rule};
 use hermes_rules::route::{Unfit, hops_of};
-use hermes_rules::{Denied, EgressRules, Rules, Source, TrailerRules, chains, ends, lint};
+use hermes_rules::{Denied, Rules, Source, TrailerRules, chains, ends, lint};
 use hermes_upstream::Upstream;
 use http::{HeaderName, HeaderValue};
 
@@ -42,11 +43,13 @@ use crate::filter::{Checkpoint, FlowRego};
 use crate::next::Next;
 use crate::node_name::node_name;
 use crate::remote_device;
+use address_rules::AddressRules;
 pub use limit_log::SessionBound;
 pub use listener::is_challenge;
-pub use listener::{Counted, ListenerRules, UserBounds};
+pub use listener::{Counted, ListenerHttp, ListenerRules, ListenerTls, UserBounds};
 pub use own_credentials::OwnCredentials;
-use report_sinks::ReportSinks;
+pub use report_sinks::ReportSinks;
+pub use this_node::ThisNode;
 
 /// One valid configuration.
 pub struct Snapshot {
@@ -56,53 +59,36 @@ pub struct Snapshot {
     pub document: Document,
     /// The files that the document stands in.
     pub files: Vec<PathBuf>,
-    /// Name of this node.
-    pub node: Arc<str>,
-    /// What this node writes into `Via`, and looks for.
-    pub via: via::Node,
+    /// This node, as others see it.
+    pub node: ThisNode,
     /// What is decided by.
     pub rules: Rules<Arc<Next>>,
-    /// What stands beside the rules of the policy.
+    /// What decides beside the rules.
     pub policing: Policing,
-    /// What is asked before a route is chosen, in its order.
-    pub filters: Vec<Checkpoint>,
-    /// Which fields with credentials a filter is to see.
-    pub(crate) filtered_credentials: Vec<HeaderName>,
     /// Whether a route has tunnels that come or leave as POST.
     pub(crate) tunnels_by_post: bool,
     /// The upstreams, by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
     /// The listeners' rules, by name.
     pub listeners: HashMap<Arc<str>, Arc<ListenerRules>>,
-    /// What this node shows of itself.
-    pub own: OwnCredentials,
     /// Which listener is behind which door.
     pub doors: HashMap<DoorId, Arc<str>>,
-    /// Which addresses a request may choose.
-    egress: EgressRules,
-    /// This machine's addresses, as they are at any moment.
-    local: LocalAddresses,
-    /// Who is told what is seen and decided.
-    pub told: ReportSinks,
-    /// What is written down of QUIC connections.
-    pub record: Record,
+    /// The addresses that a request may choose.
+    addresses: AddressRules,
+    /// Where reports of exchanges, decisions and connections go.
+    pub reports: ReportSinks,
 }
 
-/// What stands beside the rules of the policy.
+/// What decides beside the rules.
 pub struct Policing {
-    /// Counts what the policy decides, if there is one.
+    /// Counts the decisions of the policy, if there is one.
     pub tally: Option<PolicyTally>,
-    /// What is asked about the flows of tunnels of IP packets.
+    /// The policy on flows of tunnels of IP packets.
     pub flows: Option<Arc<FlowRego>>,
-}
-
-impl Policing {
-    fn new(rules: &Rules<Arc<Next>>, flows: Option<Arc<FlowRego>>, telemetry: &Telemetry) -> Self {
-        Self {
-            tally: tally(rules, telemetry),
-            flows,
-        }
-    }
+    /// The filters that are asked before a route is chosen, in their order.
+    pub filters: Vec<Checkpoint>,
+    /// The fields with credentials that a filter is to see.
+    pub(crate) filtered_credentials: Vec<HeaderName>,
 }
 
 impl Snapshot {
@@ -128,11 +114,11 @@ impl Snapshot {
         let record = record(document, previous);
         let upstreams = upstreams(document, previous, &record, &mut problems);
 
-        let before = previous.map(|previous| &previous.own);
-        let own = OwnCredentials::read(document, before, &mut problems);
+        let before = previous.map(|previous| &previous.node.credentials);
+        let credentials = OwnCredentials::read(document, before, &mut problems);
         let building = listener::Building {
             document,
-            certificates: &own.certificates,
+            certificates: &credentials.certificates,
             previous: previous.map(|previous| &previous.listeners),
             telemetry,
             record: &record,
@@ -140,7 +126,7 @@ impl Snapshot {
         };
 
         let listeners = building.all(&mut problems);
-        let told = ReportSinks::read(document, &mut problems);
+        let reports = ReportSinks::read(document, record.clone(), &mut problems);
         remote_device::check(document, &mut problems);
         let policies = plugged(document, plugs, &mut problems);
         let node = node_of(&loaded, previous, &mut problems);
@@ -152,21 +138,26 @@ impl Snapshot {
             .map_err(|unfit| Problems(vec![places.placed(unfit_route(unfit))]))?;
         Ok(Draft(Self {
             revision: previous.map_or(1, |previous| previous.revision + 1),
-            via: via::Node::new(&node),
-            node,
-            filters: filter::assemble(document, &rules.names, policies.filters, &upstreams, plugs),
-            policing: Policing::new(&rules, policies.flows, telemetry),
+            node: ThisNode::new(node, credentials),
+            policing: Policing {
+                tally: tally(&rules, telemetry),
+                flows: policies.flows,
+                filters: filter::assemble(
+                    document,
+                    &rules.names,
+                    policies.filters,
+                    &upstreams,
+                    plugs,
+                ),
+                filtered_credentials: filtered_credentials(document),
+            },
             rules,
-            filtered_credentials: filtered_credentials(document),
             tunnels_by_post: tunnels_by_post(document),
             upstreams,
             listeners,
-            own,
             doors: HashMap::new(),
-            egress: EgressRules::compile(&document.egress, &[]),
-            local: LocalAddresses::default(),
-            told,
-            record,
+            addresses: AddressRules::new(&document.egress, &[], LocalAddresses::default()),
+            reports,
             files: loaded.files,
             document: loaded.document,
         }))
@@ -191,7 +182,7 @@ impl Snapshot {
     /// # Errors
     /// With the rule that denies it.
     pub fn may_choose(&self, address: SocketAddr) -> Result<(), Denied> {
-        self.egress.check(address, |ip| self.local.contains(ip))
+        self.addresses.check(address)
     }
 
     /// The rules of the listener behind a door; `None` once no one wants it any more.
@@ -247,7 +238,7 @@ impl Draft {
 
     /// Name of this node.
     pub fn node(&self) -> &str {
-        &self.0.node
+        &self.0.node.name
     }
 
     /// An upstream, by its name.
@@ -257,7 +248,7 @@ impl Draft {
 
     /// `Proxy-Authorization` for the next proxy.
     pub fn token(&self) -> Option<&HeaderValue> {
-        self.0.own.token.as_ref()
+        self.0.node.credentials.token.as_ref()
     }
 
     /// The snapshot, with the sockets that this process listens on: which listener each belongs to, and the addresses, which no
@@ -269,11 +260,9 @@ impl Draft {
         own: &[SocketAddr],
         local: &LocalAddresses,
     ) -> Snapshot {
-        let egress = EgressRules::compile(&self.0.document.egress, own);
         Snapshot {
             doors,
-            egress,
-            local: local.clone(),
+            addresses: AddressRules::new(&self.0.document.egress, own, local.clone()),
             ..self.0
         }
     }
@@ -447,7 +436,7 @@ fn node_of(loaded: &Loaded, previous: Option<&Snapshot>, problems: &mut Vec<Prob
     let same = previous.filter(|previous| previous.document.node == loaded.document.node);
     let name = same.map_or_else(
         || node_name(loaded).map(Arc::from),
-        |same| Ok(same.node.clone()),
+        |same| Ok(same.node.name.clone()),
     );
     name.unwrap_or_else(|reason| {
         let remedy = "give it one (`hostnamectl hostname`), or write the node's name";
@@ -534,7 +523,7 @@ fn upstreams(
 /// Connections are recorded where `debug` says; one that changed asks for a new recorder.
 fn record(document: &Document, previous: Option<&Snapshot>) -> Record {
     if let Some(same) = previous.filter(|previous| previous.document.debug == document.debug) {
-        return same.record.clone();
+        return same.reports.connections.clone();
     }
 
     let path = |file: &Option<FilePath>| file.as_ref().map(|file| file.0.clone());

@@ -1,23 +1,30 @@
-//! Who is told what is seen and decided.
+//! Where reports of exchanges, decisions and connections go.
 
 use hermes_config::Problem;
 use hermes_config::model::{ClientTls, Document, HttpUrl};
+use hermes_net::quic::Record;
 use hermes_observe::Destination;
 use hermes_upstream::client_tls;
 
 use crate::decision_log::DecisionLog;
 
-/// Who is told what is seen and decided.
+/// Where reports of exchanges, decisions and connections go.
 pub struct ReportSinks {
-    /// Who gets spans and metrics.
+    /// The collector of spans and metrics.
     pub collector: Option<Destination>,
-    /// Who gets decisions, and what of them.
+    /// The log of decisions.
     pub decisions: Option<Box<DecisionLog>>,
+    /// The traces and secrets of QUIC connections that are written down for debugging.
+    pub connections: Record,
 }
 
 impl ReportSinks {
     /// As a document says, with the files of TLS that it names.
-    pub fn read(document: &Document, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(
+        document: &Document,
+        connections: Record,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
         let trace = &document.trace;
         let collector = trace.otlp.clone();
         let collector = collector
@@ -34,11 +41,12 @@ impl ReportSinks {
         Self {
             collector,
             decisions,
+            connections,
         }
     }
 }
 
-/// A server that is told something, with the files of its TLS; `path` is where these are written.
+/// A server that gets reports, with the files of its TLS; `path` is their place in the document.
 fn destination(
     server: HttpUrl,
     details: Option<ClientTls>,

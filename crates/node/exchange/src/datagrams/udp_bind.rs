@@ -77,7 +77,7 @@ fn sockets(routed: &Routed, next: &Next) -> Result<(BindSockets<Worker>, HeaderV
 
     descriptor_share::take_all(routed, bind.listen.len())?;
     let listen = bind.listen.iter().filter_map(|text| text.parse().ok());
-    let from = routed.worker.shared.target_local_end();
+    let from = routed.worker.shared.snapshot.target_local_end();
     let bound = BindSockets::open(listen, &from, routed.worker.clone());
     let bound = bound.map_err(|error| match Shortage::of(&error) {
         Some(Shortage::Descriptors) => {

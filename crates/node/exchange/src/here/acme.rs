@@ -17,7 +17,12 @@ pub(crate) fn answer(snapshot: &Snapshot, arrival: &Arrival) -> Option<(Response
     if !head.origin_form || head.method != Method::GET {
         return None;
     }
-    let answer = snapshot.own.certificates.tokens.answer(head.path())?;
+    let answer = snapshot
+        .node
+        .credentials
+        .certificates
+        .tokens
+        .answer(head.path())?;
 
     let mut head = ResponseHead::new(StatusCode::OK);
     head.fields.insert(

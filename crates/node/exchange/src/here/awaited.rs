@@ -92,7 +92,7 @@ pub(crate) async fn end(routed: &Routed, forwarded: Result<Carried, Failed>) {
     let reason = refusal.reason();
     let id = note::routed_refusal(routed, unanswered.arrival(), &refusal);
     let for_ingress = refusal.for_ingress();
-    let (head, content) = refusal.answer(&routed.snapshot.node, id, true);
+    let (head, content) = refusal.answer(&routed.snapshot.node.name, id, true);
 
     // A handler that does not wait any more has its reasons.
     let _ = unanswered.refuse(for_ingress, head, content).await;

@@ -19,7 +19,11 @@ pub(crate) fn returning(routed: &Routed, mut head: ResponseHead) -> ResponseHead
         head.fields.remove(http::header::CONTENT_LENGTH);
     }
     departure::keep_own_challenge(&mut head);
-    routed.snapshot.via.append(&mut head.fields, head.version);
+    routed
+        .snapshot
+        .node
+        .via
+        .append(&mut head.fields, head.version);
     alternative::advertise(routed, &mut head.fields);
 
     head

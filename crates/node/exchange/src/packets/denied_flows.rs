@@ -67,7 +67,7 @@ impl DeniedFlows {
 
         let now = clock::now().into_std();
         let is_told = self.told.take(now) == Verdict::Fine;
-        let is_logged = self.snapshot.told.decisions.is_some() && self.has_room(now);
+        let is_logged = self.snapshot.reports.decisions.is_some() && self.has_room(now);
         if is_told || is_logged {
             self.tell(denied, is_told, is_logged);
         }

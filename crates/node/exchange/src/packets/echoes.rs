@@ -104,7 +104,7 @@ fn said(kind: io::ErrorKind) -> Option<IcmpError> {
 impl EchoFamily {
     fn open(&mut self, is_ipv4: bool, routed: &Routed) -> Option<&EchoSocket> {
         if matches!(self, Self::Unopened | Self::Homeless) {
-            let from = routed.worker.shared.target_local_end();
+            let from = routed.worker.shared.snapshot.target_local_end();
             *self = match EchoSocket::open(is_ipv4, &from) {
                 Ok(socket) => Self::Open(socket),
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {

@@ -231,7 +231,7 @@ async fn resolve(routed: &Routed, next: &Next, name: &str) -> Result<Vec<IpAddr>
 
 /// Has the packets of a tunnel meet the rules in force, whenever these change.
 async fn renew_policy(tunnel: &TunTunnel, routed: &Routed) -> Infallible {
-    let mut revision = routed.worker.shared.revision.subscribe();
+    let mut revision = routed.worker.shared.snapshot.subscribe();
     let mut current = routed.snapshot.revision;
     loop {
         // It may have changed before this tunnel was opened.

@@ -68,7 +68,7 @@ pub(crate) fn depart(
     change_fields(routed, route, &mut head, &target)?;
     // RFC 9110, 7.6.3: a proxy MUST add itself to Via; after the route's changes, which cannot drop
     // it.
-    snapshot.via.append(&mut head.fields, head.version);
+    snapshot.node.via.append(&mut head.fields, head.version);
 
     if let To::Upstream {
         upstream,
@@ -81,7 +81,8 @@ pub(crate) fn depart(
             head.scheme = Some(Scheme::HTTP);
         }
         if let Some(token) = snapshot
-            .own
+            .node
+            .credentials
             .token
             .as_ref()
             .filter(|_| upstream.sends_token())
@@ -210,7 +211,10 @@ pub(crate) fn unaccepted(routed: &Routed, next: &Next, head: &ResponseHead) -> O
     let upstream = next
         .upstream()
         .filter(|_| next.receiver() == Receiver::Proxy)?;
-    let wanted = upstream.wanted_credentials(head.status, routed.snapshot.own.token.is_some())?;
+    let wanted = upstream.wanted_credentials(
+        head.status,
+        routed.snapshot.node.credentials.token.is_some(),
+    )?;
     if proxy_status::first_error(&head.fields).is_some() {
         return None;
     }

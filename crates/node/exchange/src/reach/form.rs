@@ -82,7 +82,10 @@ pub(crate) fn opening_fields(routed: &Routed, kind: Kind) -> Fields {
     let mut fields = Fields::new();
     announce(kind, &mut fields);
     if kind == Kind::ConnectTcp {
-        fields.insert(PROXY_STATUS, proxy_status::success(&routed.snapshot.node));
+        fields.insert(
+            PROXY_STATUS,
+            proxy_status::success(&routed.snapshot.node.name),
+        );
     }
     fields
 }

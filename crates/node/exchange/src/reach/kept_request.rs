@@ -55,7 +55,7 @@ impl KeptRequest {
 
         *self.told.lock() = Some(Instant::now());
         let details = format!("attempt {made} failed: {reason}");
-        let node = &tries.routed.snapshot.node;
+        let node = &tries.routed.snapshot.node.name;
         let status =
             proxy_status::format(node, ProxyError::ConnectionTerminated, Some(&details), None);
         progress::tell(status, responder).await;

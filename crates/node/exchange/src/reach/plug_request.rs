@@ -21,7 +21,7 @@ pub(crate) fn message(
         listener: routed.listener.name.clone(),
         onward,
         opener: routed.opener(),
-        waits: Waits::new(routed.exchange.clone(), &routed.snapshot.node),
+        waits: Waits::new(routed.exchange.clone(), &routed.snapshot.node.name),
     }
 }
 

@@ -52,7 +52,7 @@ impl Wait {
         format!(
             "{time} ({} on {})",
             path(tries, self.key),
-            tries.routed.snapshot.node
+            tries.routed.snapshot.node.name
         )
     }
 }

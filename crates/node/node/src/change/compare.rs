@@ -16,7 +16,7 @@ impl Node {
         let loaded = kept.loaded()?;
         let file = self.source.file();
         Ok(DocumentView {
-            node: self.shared.snapshot.load().node.to_string(),
+            node: self.shared.snapshot.load().node.name.to_string(),
             revision: kept.number,
             file: file.map(|file| std::path::absolute(file).unwrap_or_default()),
             document: to_json(&loaded.document, &loaded.places),

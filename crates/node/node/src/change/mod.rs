@@ -102,7 +102,7 @@ impl Node {
         self.shared.telemetry.reopen_access();
         self.shared.telemetry.reopen_decisions();
         self.log.reopen();
-        self.shared.snapshot.load().record.reopen();
+        self.shared.snapshot.load().reports.connections.reopen();
         self.resolver.forget();
         reread_authorities();
         self.change(by, || self.read_again())
@@ -234,7 +234,6 @@ impl Node {
 
         // Nothing can fail from here on. New rules first: a new listener must find them.
         self.shared.snapshot.store(snapshot.clone());
-        self.shared.revision.send_replace(snapshot.revision);
         self.upkeep.follow(&snapshot);
 
         let Changing {

@@ -154,7 +154,7 @@ async fn a_node_without_a_file_keeps_its_last_confirmed_document_where_it_was_to
 async fn a_document_that_is_handed_in_and_not_confirmed_is_returned_from() {
     let folder = tempfile::tempdir().unwrap();
     let (proxy, kept) = handed_in(&folder, plain(&folder, ONE));
-    let mut revision = proxy.node.shared.revision.subscribe();
+    let mut revision = proxy.node.shared.snapshot.subscribe();
     let soon = Some(Duration::from_millis(1));
     proxy.handle().apply(plain(&folder, TWO), soon).unwrap();
 

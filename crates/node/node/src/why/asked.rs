@@ -49,7 +49,7 @@ impl Node {
             self.filter(&snapshot, supposed, filtering, permitted, steps)
         })?;
         Ok(Account {
-            node: Some(snapshot.node.to_string()),
+            node: Some(snapshot.node.name.to_string()),
             without_lines: places.err(),
             ..account
         })
@@ -65,7 +65,7 @@ impl Node {
         steps: &mut Vec<Step>,
     ) -> Filtered {
         let mut asking = None;
-        for (index, checkpoint) in snapshot.filters.iter().enumerate() {
+        for (index, checkpoint) in snapshot.policing.filters.iter().enumerate() {
             let entry = FilterEntry {
                 index,
                 checkpoint,
@@ -73,7 +73,7 @@ impl Node {
             };
             if supposed.ask || checkpoint.is_rego {
                 let asking = asking.get_or_insert_with(|| {
-                    FilterClient::new(self.shared.clone(), filtering.arrived)
+                    FilterClient::new(self.shared.snapshot.clone(), filtering.arrived)
                 });
                 let document: &Document = &snapshot.document;
                 let others = asking.ask_about_others(
@@ -103,8 +103,9 @@ impl Node {
                 continue;
             }
 
-            let asking = asking
-                .get_or_insert_with(|| FilterClient::new(self.shared.clone(), filtering.arrived));
+            let asking = asking.get_or_insert_with(|| {
+                FilterClient::new(self.shared.snapshot.clone(), filtering.arrived)
+            });
             let asked = asking.step(entry, filtering, permitted, steps);
             if asked.denied.is_some() {
                 return asked;

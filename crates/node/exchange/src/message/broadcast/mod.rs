@@ -268,7 +268,11 @@ fn merged(routed: &Routed, replies: Vec<Reply>, said: String) -> Gathered {
 /// A response head on its way back: without what concerned the connection it came on.
 fn returning(routed: &Routed, mut head: ResponseHead) -> ResponseHead {
     departure::keep_own_challenge(&mut head);
-    routed.snapshot.via.append(&mut head.fields, head.version);
+    routed
+        .snapshot
+        .node
+        .via
+        .append(&mut head.fields, head.version);
     head
 }
 
