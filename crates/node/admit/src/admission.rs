@@ -1,6 +1,6 @@
 //! A connection's permit among those of its source: for as long as it is open, or until its client is known.
 //!
-//! Strangers cost a listener what they like until they have shown who they are, so that is when their source is held to account.
+//! The cost of strangers is unknown until they have shown who they are: until then their source is held to account.
 //! A client that has shown it counts among the connections of its user instead; a peer, which carries many users, not at all.
 
 use std::net::IpAddr;
@@ -99,6 +99,7 @@ impl Admission {
         };
 
         let mut permits = self.permits.lock();
+        // Streams of one connection may come here at once; under the lock only one of their permits is kept.
         if !self.known.swap(true, Ordering::Relaxed) {
             permits.user = Some(permit);
             if self.until_known {

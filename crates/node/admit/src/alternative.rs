@@ -12,7 +12,7 @@ const ALT_SVC: HeaderName = HeaderName::from_static("alt-svc");
 const REMEMBERED: u32 = 86_400;
 
 /// Tells a client that came over TLS and TCP that the same port serves HTTP/3, or the one at which it is reached from outside. Only a gateway may: what a forward proxy passes on
-/// speaks for its origin. For the same reason a gateway takes away what the servers behind it say.
+/// speaks for its origin. For the same reason a gateway removes the field of the servers behind it.
 pub fn advertise(routed: &Routed, fields: &mut Fields) {
     if !routed.listener.config.is_gateway() {
         return;

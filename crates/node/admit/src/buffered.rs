@@ -67,7 +67,7 @@ pub struct Content {
     pub data: Bytes,
     /// The trailers, if there were any.
     pub trailers: Option<Fields>,
-    /// What it is charged for, where someone is charged.
+    /// Its charge, where an owner is charged.
     pub charge: Option<Charge>,
 }
 
@@ -150,12 +150,14 @@ impl Stored {
         let mut sent = 0;
         while sent < length {
             let piece = content.read(sent).await.map_err(Unsent::Store)?;
+            // A store that has fewer bytes than it said would else be asked for ever.
             if piece.is_empty() {
                 let reason = format!("{sent} of {length} bytes are there");
                 return Err(Unsent::Store(StoreError::Failed(reason)));
             }
 
             sent += piece.len() as u64;
+            // The end goes with the last piece: on its own it would cost one more frame.
             let end = sent >= length && trailers.is_none();
             outgoing.data(piece, end).await?;
             if end {
@@ -167,7 +169,7 @@ impl Stored {
     }
 }
 
-/// What a response may cost.
+/// The bound of a response.
 #[derive(Clone)]
 pub struct Limit {
     /// Bytes of its content.
@@ -271,6 +273,7 @@ async fn read(
                 continue;
             }
         };
+        // The announced length, if any, was only the client's word.
         if content.len() + data.len() > limit {
             return Err(Failure::TooLarge(limit));
         }

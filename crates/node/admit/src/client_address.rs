@@ -10,7 +10,7 @@ use hermes_observe::{ListenerTelemetry, Periodic};
 use hermes_plug::arrival::Arrival;
 use hermes_rules::{Client, ClientField};
 
-/// What a listener knows its clients behind proxies by.
+/// How a listener knows its clients behind proxies.
 pub struct ClientAddressRule {
     field: ClientField,
     listener: Arc<str>,
@@ -84,7 +84,7 @@ impl ClientAddressRule {
     }
 }
 
-/// The rest of what is known of the connection stays: TLS was spoken with the proxy.
+/// The other facts of the connection stay: TLS was spoken with the proxy.
 fn is_from(offered: &mut Offered, client: PeerAddress) {
     offered.source = Arc::new(StreamInfo {
         peer: client,

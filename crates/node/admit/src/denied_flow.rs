@@ -1,4 +1,4 @@
-//! What is told of a flow of IP packets that the rules on packets deny.
+//! The log of flows of IP packets that the rules on packets deny.
 
 use hermes_net::memory::Owner;
 use hermes_packet::tun::{DeniedPacket, PacketDenier};
@@ -26,7 +26,7 @@ pub struct DeniedFlow<'a> {
 }
 
 impl DeniedFlow<'_> {
-    /// Tells of it, if decisions are logged; returns what the decision is called.
+    /// Logs it, if decisions are logged; returns the name of the decision.
     pub fn tell(&self) -> Option<RefusalId> {
         let log = self.snapshot.reports.decisions.as_deref()?;
         let (name, reason) = match self.denied.by {
@@ -61,7 +61,7 @@ impl DeniedFlow<'_> {
         Some(id)
     }
 
-    /// What was known of it, in the form of requests: the target is where the packet goes, the source where it comes from.
+    /// The input of the decision, in the form of requests: the target is the destination of the packet.
     fn input(&self) -> Value {
         let Self {
             routed, snapshot, ..

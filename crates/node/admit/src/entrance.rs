@@ -20,7 +20,7 @@ pub struct Entrance {
     pub worker: Arc<Worker>,
     /// The door.
     pub door: DoorId,
-    /// The rules last seen. They stay in force where the listener is gone and what it accepted goes on.
+    /// The rules last seen. They stay in force where the listener is gone and its connections go on.
     pub rules: Arc<ListenerRules>,
     /// The place of the connection among those of its source, where there is a bound.
     pub admission: Option<Arc<Admission>>,
@@ -34,10 +34,10 @@ pub struct Entrance {
     pub connection: Option<Arc<Connection>>,
 }
 
-/// What belongs to one connection of a client.
+/// The state of one connection of a client.
 #[derive(Debug, Default)]
 pub struct Connection {
-    /// Ends it, once what is open on it has ended; for those whose client showed a certificate.
+    /// Ends it, once its exchanges have ended; for those whose client showed a certificate.
     pub ending: Option<Drain>,
     /// Connections to servers that are its own.
     pub pinned: Pinned,
@@ -98,7 +98,7 @@ impl Entrance {
         }
     }
 
-    /// The rules in force now for what arrives.
+    /// The rules in force now for arrivals.
     pub fn renew(&mut self) -> &Arc<ListenerRules> {
         let snapshot = self.worker.snapshot();
         if let Some(rules) = self.found_in(&snapshot) {

@@ -1,6 +1,6 @@
 //! *Identify* and *tag*: whose an exchange is, which of its fields are believed, and which the listener adds.
 //!
-//! What credentials prove is found out once. What follows from that is a function of the snapshot, and is asked again for an
+//! Credentials are checked once. The consequences of their proof are a function of the snapshot, and are found again for an
 //! open tunnel when the snapshot changes.
 
 use std::sync::Arc;
@@ -191,7 +191,7 @@ impl Entry<'_> {
         })
     }
 
-    /// Changes fields of an exchange, with what the variables of templates stand for in it.
+    /// Changes fields of an exchange, with its values of the variables in templates.
     pub fn change(
         &self,
         head: &mut RequestHead,
@@ -244,7 +244,7 @@ fn may_tunnel(head: &RequestHead, snapshot: &Snapshot) -> bool {
     head.kind() != Kind::Message || is_post
 }
 
-/// What the variables of templates stand for; path and method are the caller's to fill in.
+/// The values of variables in templates; path and method are the caller's to fill in.
 pub(crate) fn values<'a>(
     source: &'a StreamInfo,
     listener: &'a ListenerRules,

@@ -1,4 +1,4 @@
-//! What this node attaches to, as status shows it.
+//! The attachments of this node, as status shows them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Joins {
         all.iter().map(|state| state.lock().view()).collect()
     }
 
-    /// Begins to be seen; until what is returned is dropped.
+    /// Begins to be shown, until the guard is dropped.
     pub fn begin(&self, listener: &Arc<str>) -> Join<'_> {
         let state = State {
             listener: listener.clone(),

@@ -14,7 +14,7 @@ use hermes_rules::OverlayFields;
 use http::header::ALLOW;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
-/// What OPTIONS says that a proxy can do with a target: everything that it forwards.
+/// The methods that OPTIONS names for a target: all that are forwarded.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE, CONNECT";
 
 /// Counts a TRACE or OPTIONS down by one; where the count has come to its end, the answer that this proxy gives as the final
@@ -84,7 +84,7 @@ pub fn received(head: &RequestHead) -> Fields {
     }
 }
 
-/// Takes from a TRACE what this node has added to what was `received`: the server that answers shows it to the client. The
+/// Removes from a TRACE the fields that this node has added to those `received`: the server that answers shows them to the client. The
 /// overlay's own fields stay, which no one shows, and `Forwarded`, which says nothing secret.
 pub fn withdraw(head: &mut RequestHead, received: &Fields, overlay: &OverlayFields) {
     if head.method != Method::TRACE {
@@ -96,6 +96,7 @@ pub fn withdraw(head: &mut RequestHead, received: &Fields, overlay: &OverlayFiel
             .contains(&name)
             || overlay.is_overlay(name)
     };
+    // Fields that this node removed stay removed: a credential among them was for this node alone.
     let names: Vec<HeaderName> = head.fields.names().map(HeaderName::from).collect();
     let came = |name: &str| names.iter().any(|known| *known == *name);
 
@@ -106,7 +107,7 @@ pub fn withdraw(head: &mut RequestHead, received: &Fields, overlay: &OverlayFiel
     head.fields.extend(again);
 }
 
-/// The request as it came here, without what could be a secret (RFC 9110, 9.3.8).
+/// The request as it came here, without fields that could be secret (RFC 9110, 9.3.8).
 fn reflection(
     head: &RequestHead,
     received: &Fields,

@@ -1,4 +1,4 @@
-//! The limits of the memory that the node holds contents in, and what is done where they are reached.
+//! The limits of the memory for contents, and their enforcement.
 
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ pub async fn enforce(watch: Watch) {
         }
 
         let memory = Memory::node();
+        // Only over the total: a slow reader on a node with memory left harms no one.
         for ended in memory.press() {
             tracing::warn!(
                 peer = %ended.info.peer,
@@ -103,7 +104,7 @@ pub struct MemoryView {
     owners: Vec<OwnerView>,
 }
 
-/// What an owner is charged.
+/// The charge of an owner.
 #[derive(Debug, Serialize)]
 pub struct OwnerView {
     owner: String,

@@ -1,4 +1,4 @@
-//! What a node is called: as its file says, by the name of the file, or by that of the machine.
+//! The name of a node: as its file says, by the name of the file, or by that of the machine.
 
 use hermes_config::Loaded;
 use hermes_net::os;
@@ -12,7 +12,7 @@ const FILE: &str = "{file}";
 /// Names that machines have which were given none.
 const NAMELESS: [&str; 4] = ["", "(none)", "localhost", "localhost.localdomain"];
 
-/// The node's name: as configured, or that of its file. What can stand in no name becomes `-`.
+/// The node's name: as configured, or that of its file. Characters that can stand in no name become `-`.
 ///
 /// # Errors
 /// It is to have the machine's name, and that has none of its own.

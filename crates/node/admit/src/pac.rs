@@ -1,6 +1,6 @@
 //! `/proxy.pac`: tells browsers which names go through this proxy.
 //!
-//! The file is a function in JavaScript that browsers ask for every URL. It knows what the routes know of names, and
+//! The file is a function in JavaScript that browsers ask for every URL. It knows the names of routes, and
 //! nothing of fields, users or paths: a browser decides before there is a request.
 
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ pub struct ProxyPac {
 }
 
 impl ProxyPac {
-    /// If that is what the request is for: a GET or HEAD in origin form, as browsers ask for it, or over HTTP/2 one whose authority is
+    /// If the request is for it: a GET or HEAD in origin form, as browsers ask for it, or over HTTP/2 one whose authority is
     /// this listener.
     pub fn of(
         snapshot: &Arc<Snapshot>,
@@ -44,7 +44,7 @@ impl ProxyPac {
             return None;
         }
 
-        // What cannot be written is an ordinary request.
+        // A request that cannot be written is an ordinary one.
         proxy(head, source.tls.is_some())?;
         Some(Self {
             snapshot: snapshot.clone(),
@@ -111,7 +111,7 @@ fn is_own(head: &RequestHead, source: &StreamInfo) -> bool {
     authority.port_u16().unwrap_or(default) == local.port() && (is_address || is_name)
 }
 
-/// This proxy as the browser reached it. The authority comes from the browser, so only what cannot leave the quotes is taken.
+/// This proxy as the browser reached it. The authority comes from the browser, so only characters that cannot leave the quotes are taken.
 fn proxy(head: &RequestHead, tls: bool) -> Option<String> {
     let authority = head.authority.as_ref()?;
     let host = authority.host();

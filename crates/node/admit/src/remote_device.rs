@@ -1,4 +1,4 @@
-//! Devices on other machines: from what is written of them to what WireGuard needs.
+//! Devices on other machines: from their configuration to settings of WireGuard.
 
 use std::str::FromStr;
 
@@ -8,14 +8,14 @@ use hermes_packet::tun::RemoteSettings;
 use hermes_wireguard::{NoKey, PeerSettings, PresharedKey, PrivateKey};
 use ipnet::IpNet;
 
-/// The MTU of devices on other machines for which none is configured: what fits Ethernet with either family outside, as WireGuard's own
+/// The MTU of devices on other machines for which none is configured: it fits Ethernet with either family outside, as WireGuard's own
 /// devices have it.
 pub const REMOTE_MTU: u16 = 1420;
 
-/// What WireGuard needs to lead to a device that has these addresses, and this MTU. Secrets are read.
+/// The settings of WireGuard for a device with these addresses, and this MTU. Secrets are read.
 ///
 /// # Errors
-/// What is wrong with a secret, in words.
+/// The problem of a secret, in words.
 pub fn settings(
     wireguard: &Wireguard,
     addresses: &[IpNet],
@@ -47,7 +47,7 @@ pub fn settings(
     })
 }
 
-/// Reports what is wrong with the secrets of devices on other machines.
+/// Reports problems with the secrets of devices on other machines.
 pub fn check(document: &Document, problems: &mut Vec<Problem>) {
     for (path, wireguard) in document.wireguard() {
         for (name, secret) in wireguard.secrets() {

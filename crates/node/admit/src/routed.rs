@@ -1,4 +1,4 @@
-//! An exchange whose route is known: what every action works on.
+//! An exchange whose route is known: the input of every action.
 
 use std::sync::Arc;
 
@@ -102,12 +102,12 @@ impl Routed {
         self.listener.known_user(&self.auth, self.user.as_deref())
     }
 
-    /// Logs the decisions on it, or on what is opened in its name.
+    /// Logs the decisions on it, or on exchanges that are opened in its name.
     pub fn logger(&self) -> DecisionLogger<'_> {
         self.worker.logger(&self.exchange, &self.auth)
     }
 
-    /// What the variables of templates stand for; path and method are the caller's to fill in.
+    /// The values of variables in templates; path and method are the caller's to fill in.
     pub fn values<'a>(&'a self, target: &'a Target) -> Values<'a> {
         values(
             &self.source,

@@ -1,7 +1,7 @@
 //! *Trace*: every exchange is a span of a trace (W3C Trace Context), whatever it carries.
 //!
 //! A peer proxy's context is believed, a client's only where its listener says so; without one a
-//! new trace begins. What the next hop gets is decided in `forward/departure.rs`.
+//! new trace begins. The fields for the next hop are decided in `forward/departure.rs`.
 
 use hermes_config::model::Continue;
 use hermes_http::RequestHead;

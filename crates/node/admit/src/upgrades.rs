@@ -1,7 +1,7 @@
 //! Which protocols an Upgrade or an extended CONNECT may switch to.
 //!
 //! Behind an upgrade are bytes that no route looks at. So only those pass that are known to be one
-//! exchange's own: WebSocket, the tunnels that Hermes itself speaks, and what the route names. A protocol of a whole
+//! exchange's own: WebSocket, the tunnels that Hermes itself speaks, and those that the route names. A protocol of a whole
 //! connection, such as `h2c`, would carry requests past the routes (h2c smuggling), and passes nowhere.
 //!
 //! An HTTP/1.1 client that offers such a protocol goes on without it, as RFC 9110, section 7.8 allows: it never comes here.

@@ -21,15 +21,15 @@ use crate::shares::Shares;
 use crate::snapshot::Snapshot;
 use crate::tunnels::Tunnels;
 
-/// What all workers share. Parts of the node that need one or two of these get those.
+/// The state that all workers share. Parts of the node that need one or two of these get those.
 pub struct Shared {
     /// The configuration in force.
     pub snapshot: Arc<CurrentSnapshot>,
-    /// What the operator sees.
+    /// Records, metrics and live exchanges.
     pub telemetry: Arc<Telemetry>,
-    /// What retries towards targets that requests name are paid from.
+    /// The retry budget of targets that requests name.
     pub targets: Budget,
-    /// What was refused last.
+    /// The last refusals.
     pub refusals: LastRefusals,
     /// The open tunnels, which a new configuration decides on again.
     pub tunnels: Tunnels,
@@ -55,7 +55,7 @@ impl Egress for Worker {
 
 /// One worker.
 pub struct Worker {
-    /// What all workers share.
+    /// The state that all workers share.
     pub shared: Arc<Shared>,
     /// Its connections to other proxies and to origins.
     pub client: Client,

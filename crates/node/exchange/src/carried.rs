@@ -1,6 +1,6 @@
 //! A tunnel that is open on both sides and still to be carried.
 //!
-//! Opening and carrying are two steps, so that what opened a tunnel is gone while it waits, which most tunnels do most of the time.
+//! Opening and carrying are two steps: the future that opened a tunnel is freed before the tunnel waits, as most do most of the time.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ use crate::tunnel::early_answer;
 use crate::tunnel::outlive::near;
 use crate::tunnel::outlive::near::{AskedSession, Granted, NearTunnel};
 
-/// Whether the route may act on this: what was acted on before the node was started again is only taken up where it is kept.
+/// Whether the route may act on this: an exchange from before a restart is only taken up where a carrier keeps it.
 pub(crate) fn permits(routed: &Routed, arrival: &Arrival) -> Result<(), Refusal> {
     let Arrival::Offered(offered) = arrival else {
         return Ok(());
@@ -240,7 +240,7 @@ async fn pass(content: &mut Incoming, sent: &mut Outgoing) {
 
 /// A tunnel whose client is to be told.
 struct TunnelAnswer {
-    /// Fields of the answer: what was agreed on further along is the client's to know.
+    /// Fields of the answer: the client is to know of agreements further along.
     fields: Fields,
     /// The session that the far end has granted this node.
     granted: Option<Box<Granted>>,

@@ -5,7 +5,7 @@ use hermes_http::{RefusalReason, Responder, ResponseHead, StreamError};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
 
-/// What is still to be answered.
+/// The client that is still to be answered.
 pub(crate) enum Unanswered {
     /// Nothing of it was touched.
     Arrival(Arrival),
@@ -14,7 +14,7 @@ pub(crate) enum Unanswered {
 }
 
 impl Unanswered {
-    /// What arrived, if nothing of it was touched.
+    /// The arrival, if nothing of it was touched.
     pub(crate) fn arrival(&self) -> Option<&Arrival> {
         match self {
             Self::Arrival(arrival) => Some(arrival),

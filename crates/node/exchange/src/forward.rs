@@ -1,4 +1,4 @@
-//! *Forward*: what happens to an exchange once its route is known.
+//! *Forward*: acts on an exchange once its route is known.
 //!
 //! | action | message | CONNECT, connect-tcp | CONNECT-UDP | CONNECT-IP | Upgrade |
 //! |---|---|---|---|---|---|
@@ -42,7 +42,7 @@ use crate::tunnel;
 use crate::tunnel::early_answer;
 use crate::tunnel::terminate;
 
-/// Acts on an exchange; what it returns is left to be carried, or says why the exchange ended, for the record.
+/// Acts on an exchange. Returns a tunnel to be carried, or the reason for which the exchange ended, for the record.
 pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried, Failed> {
     if let Err(refusal) = carrier::permits(routed, &arrival) {
         return Err(Failed::untouched(arrival, refusal));
@@ -74,7 +74,7 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried
     ended.map(Carried::Over)
 }
 
-/// Whether the route takes what arrived.
+/// Whether the route takes exchanges of this kind.
 ///
 /// # Errors
 /// Why it does not.
@@ -93,7 +93,7 @@ fn check(routed: &Routed, arrival: &Arrival, next: &Next) -> Result<(), Refusal>
     Termination::of(routed, next).check(arrival.kind(), &routed.target)
 }
 
-/// To the next hop. What follows has a place of its own on the heap: else each future around it would be as large as the largest
+/// To the next hop. Its future is on the heap: else each future around it would be as large as the largest
 /// of them, and be copied at each step on the way there.
 async fn onwards(
     routed: &Routed,

@@ -276,7 +276,7 @@ fn on_route(
         session.set_bounds(routed.listener.datagram_bounds(route.datagrams.as_ref()));
     }
 
-    // What answers a CONNECT is for the proxy that asked.
+    // The answer to a CONNECT is for the proxy that asked.
     if matches!(arrival.kind(), Kind::Message | Kind::Upgrade)
         && let Some(changes) = answer_changes::of(routed, arrival.head())?
     {

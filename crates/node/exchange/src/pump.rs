@@ -31,7 +31,7 @@ pub struct Direction<'a> {
     pub rules: Option<&'a Snapshot>,
 }
 
-/// What a direction is read from.
+/// The source of a direction.
 pub trait Source {
     /// Polls for the next frame; `None` at the end.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>>;
@@ -50,7 +50,7 @@ pub trait Source {
         None
     }
 
-    /// Counts what comes, beside [`Direction::moved`].
+    /// Counts received bytes, beside [`Direction::moved`].
     fn count(&self) -> Option<&AtomicU64> {
         None
     }
@@ -85,7 +85,7 @@ impl Source for Incoming {
     }
 }
 
-/// Moves what arrives from one side to the other until it ends.
+/// Moves frames from one side to the other until they end.
 ///
 /// # Errors
 /// A side broke, or was silent for too long.
@@ -110,7 +110,7 @@ pub fn pump<'a, S: Source>(
 
             let mut read = pump.read().await;
             if read == Read::Nothing {
-                // What was gathered must not wait for more.
+                // Gathered bytes must not wait for more.
                 pump.flush().await?;
                 read = pump.wait().await?;
             }
@@ -175,7 +175,7 @@ impl Slot {
 }
 
 impl<S: Source> Pump<'_, S> {
-    /// Waits until the other side has room: what is read has to be kept until it is written.
+    /// Waits until the other side has room: frames that were read have to be kept until they are written.
     async fn may_read(&mut self) -> Result<(), Broken> {
         let room = match self.outgoing.room() {
             // Boxed, as most of the time there is room: the place for it would be in every pump.
@@ -211,7 +211,7 @@ impl<S: Source> Pump<'_, S> {
         }
     }
 
-    /// Sends what is held back.
+    /// Sends bytes that are held back.
     fn flush(&mut self) -> impl Future<Output = Result<(), Broken>> {
         written(self.incoming, self.outgoing.flush(), self.direction.from)
     }
@@ -300,7 +300,7 @@ async fn bulk<S: Source>(
     let to = direction.from.other();
     let spliced = splice(read, write, most.min(room), moved).await;
 
-    // What has passed has, whatever came then: a response may go on from another attempt.
+    // Counted even if a side broke then: a response may go on from here by another attempt.
     incoming.passed(passed);
     outgoing.passed(passed);
     match spliced {
@@ -314,7 +314,7 @@ async fn bulk<S: Source>(
 type Arrived = Option<Result<Frame, StreamError>>;
 
 pin_project! {
-    /// The wait for what came `from` a side to be sent.
+    /// The wait for bytes that came `from` a side to be sent.
     struct Writing<'a, S, W> {
         incoming: &'a mut S,
         from: Side,
@@ -350,11 +350,11 @@ impl<S: Source, T, W: Future<Output = Result<T, StreamError>>> Future for Writin
     }
 }
 
-/// Waits for `work`, and meanwhile packs what comes: a tunnel fed byte by byte whose far end has stopped would else use up what
-/// small frames may cost on the link that it shares.
+/// Waits for `work`, and meanwhile packs received bytes: a tunnel fed byte by byte whose far end has stopped would else use up the room
+/// that small frames may cost on the link that it shares.
 ///
 /// # Errors
-/// The source was ended, because nothing asked for what came.
+/// The source was ended, because nothing asked for its bytes.
 pub(crate) fn meanwhile<S: Source, W: Future>(
     incoming: &mut S,
     mut work: Pin<&mut W>,
@@ -396,6 +396,7 @@ pub async fn tunnel(
         rules: None,
     };
 
+    // One task for both directions: a tunnel has one place in the run time, and no channel between its halves.
     let both = async {
         tokio::try_join!(
             pump(

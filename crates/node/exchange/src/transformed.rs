@@ -1,4 +1,4 @@
-//! What a direction of a tunnel is read from where its bytes are changed.
+//! The source of a direction of a tunnel whose bytes are changed.
 
 use std::task::{Context, Poll, ready};
 
@@ -8,13 +8,13 @@ use hermes_plug::{Alter, Malformed, PIECE};
 
 use crate::pump::Source;
 
-/// What a direction is read from, with what changes it.
+/// The source of a direction, with the transform of its bytes.
 pub(crate) struct TransformedSource<'a> {
     inner: Box<dyn Source + Send + 'a>,
-    /// The name of what changes it.
+    /// The name of the transform.
     name: &'a str,
     alter: &'a mut dyn Alter,
-    /// What has come and was not taken yet.
+    /// Bytes that came and were not taken yet.
     input: Bytes,
     phase: Phase,
 }
@@ -23,7 +23,7 @@ pub(crate) struct TransformedSource<'a> {
 enum Phase {
     /// Bytes come.
     Open,
-    /// No more come; what is left is given.
+    /// No more come; the rest is given.
     Ending,
     /// Everything was given, or it broke.
     Over,
@@ -44,7 +44,7 @@ impl<'a> TransformedSource<'a> {
         }
     }
 
-    /// The next piece of what is here; none if more has to come.
+    /// The next piece of the bytes here; `None` if more have to come.
     fn piece(&mut self) -> Result<Option<Bytes>, Malformed> {
         let mut output = BytesMut::with_capacity(PIECE);
         while self.phase != Phase::Over {
@@ -62,6 +62,7 @@ impl<'a> TransformedSource<'a> {
                 return Ok(None);
             }
 
+            // A plug that takes no input and gives no output would spin here for ever.
             if self.phase != Phase::Over && self.input.len() == before {
                 return Err(Malformed("it goes no further".to_owned()));
             }

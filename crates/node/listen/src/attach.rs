@@ -139,7 +139,7 @@ fn user(snapshot: &Snapshot) -> Option<&str> {
         .map(|identity| identity.user.as_str())
 }
 
-/// What is attached to, and under which name.
+/// The upstream to attach to, and the name there.
 struct JoinAs {
     upstream: Arc<Upstream>,
     name: String,

@@ -1,4 +1,4 @@
-//! Binding what a listener asks for.
+//! Binding the sockets that a listener asks for.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use super::device_spec::DeviceSpec;
 /// Mode of a Unix socket that clients connect to: its owner's only.
 const UNIX_MODE: u32 = 0o600;
 
-/// What sockets are for. Whether those of streams serve `http` or `tcp` is not their business: that may change under them.
+/// The use of sockets. Whether those of streams serve `http` or `tcp` is not their business: that may change under them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Serves {
     /// Connections, of TCP or a Unix socket.
@@ -29,7 +29,7 @@ pub enum Serves {
     Packets,
 }
 
-/// What is to be bound.
+/// An address that is to be bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) serves: Serves,
@@ -55,7 +55,7 @@ pub(super) enum At {
 }
 
 impl At {
-    /// Whether it is a device of this machine, into which the kernel might lead what this node opens.
+    /// Whether it is a device of this machine, into which the kernel might route connections of this node.
     pub(super) fn is_own_device(&self) -> bool {
         matches!(self, Self::Device(device) if device.is_of_kernel())
     }

@@ -54,7 +54,7 @@ impl Binder<'_> {
         for part in missing {
             let (bound, sockets) = match part.passed.as_slice() {
                 [] => {
-                    // One worker serves an ingress of datagrams: what that knows of a peer is in one place.
+                    // One worker serves an ingress of datagrams: its knowledge of a peer is in one place.
                     let is_ingress = part.listener.ingress().is_some();
                     let of_one = is_ingress && part.wanted.serves == Serves::Datagrams;
                     let readers = if of_one { 1 } else { workers };

@@ -1,13 +1,13 @@
-//! What a change of configuration does to the listeners, as reported to the operator.
+//! The effect of a change of configuration on the listeners, as reported to the operator.
 
 use super::bind::Serves;
 
-/// What a change of configuration did to the listeners.
+/// The effect of a change of configuration on the listeners.
 #[derive(Debug, Default, Clone, serde::Serialize)]
 pub struct ListenerChanges {
     /// Listeners that were opened.
     pub opened: Vec<String>,
-    /// Listeners that accept nothing more; what they accepted goes on.
+    /// Listeners that accept nothing more; exchanges that they accepted go on.
     pub closed: Vec<String>,
     /// Listeners whose sockets were not touched.
     pub kept: Vec<String>,
@@ -35,7 +35,7 @@ impl ListenerChanges {
     }
 }
 
-/// Notes a change of one part. What happens to HTTP/3 together with the rest of its listener need not be said twice.
+/// Notes a change of one part. A change of HTTP/3 together with the rest of its listener is not reported twice.
 fn add(changes: &mut Vec<String>, what: &str, serves: Serves) {
     if serves != Serves::Quic {
         changes.push(what.to_owned());

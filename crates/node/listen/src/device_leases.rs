@@ -51,7 +51,7 @@ pub(crate) async fn read(end: PacketTermination<'_>) -> Result<Option<String>, S
     }
 }
 
-/// Does what may stand still on a thread of its own, which neither a worker nor the end of the process waits for.
+/// Runs work on files, which may stand still, on a thread that neither a worker nor the end of the process waits for.
 async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
@@ -101,6 +101,7 @@ pub(crate) async fn keep(hub: &TunHub, file: PathBuf) {
     let mut is_last = false;
     while !is_last {
         tokio::select! {
+            // Many clients come at once after a restart: their leases are written together.
             () = proxy.changed() => tokio::time::sleep(TOGETHER).await,
             () = hub.closed() => is_last = true,
         }

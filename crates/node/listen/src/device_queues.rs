@@ -1,4 +1,4 @@
-//! Reads the TUN devices: each worker has a queue of each. What leads to devices on other machines is read by one.
+//! Reads the TUN devices: each worker has a queue of each. The ports to devices on other machines are read by one.
 
 use std::sync::{Arc, Weak};
 
@@ -12,6 +12,7 @@ pub(crate) async fn read(worker: Arc<Worker>, watch: Watch) {
     let mut opened = devices.opened();
     let mut known: Vec<Weak<TunHub>> = Vec::new();
     loop {
+        // Weak: a worker must not keep a device open that was closed.
         known.retain(|hub| hub.strong_count() > 0);
         for hub in devices.hubs() {
             let is_known = |one: &Weak<TunHub>| std::ptr::eq(one.as_ptr(), Arc::as_ptr(&hub));

@@ -1,4 +1,4 @@
-//! What a device is to be, by the configuration: the device of a listener, or one where routes end packets.
+//! A device as the configuration wants it: that of a listener, or one where routes end packets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,13 +37,13 @@ pub(crate) const DATAGRAMS: Bounds = Bounds {
 /// A device as the configuration has it. A device stays as long as its specification is the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceSpec {
-    /// Name, MTU, addresses and routes, and what a device of the kernel has besides.
+    /// Name, MTU, addresses and routes, and the further settings of a device of the kernel.
     pub(crate) settings: TunSettings,
     pub(crate) medium: DeviceMedium,
     pub(crate) service: ServiceSpec,
 }
 
-/// What is behind a device's tunnels.
+/// The medium behind a device's tunnels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DeviceMedium {
     /// The kernel of this machine.
@@ -54,21 +54,21 @@ pub(crate) enum DeviceMedium {
     Wireguard(Box<Wireguard>),
 }
 
-/// What a device is for.
+/// The purpose of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ServiceSpec {
-    /// What this machine sends there enters the overlay.
+    /// Packets that this machine sends there enter the overlay.
     Client(Box<ClientSpec>),
     /// The tunnels of routes end there.
     Proxy(Box<ProxySpec>),
 }
 
-/// What the device of a listener asks of its tunnels.
+/// The demands of a listener's device on its tunnels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientSpec {
     /// The addresses that the configuration gives; none: the tunnel assigns them.
     addresses: Vec<IpPrefix>,
-    /// What happens where a tunnel assigns other addresses.
+    /// The handling of other addresses that a tunnel assigns.
     other: OtherAssigned,
     super_packets: bool,
     /// Whether it has several tunnels, which split its packets by destination.
@@ -83,15 +83,15 @@ pub(crate) struct ClientSpec {
 struct NamesSpec {
     /// Prefixes of which each name gets an address.
     pool: Vec<IpPrefix>,
-    /// What becomes of their pings.
+    /// The handling of their pings.
     echo: EchoHandling,
 }
 
-/// What the tunnels get that end at a device.
+/// The service for tunnels that end at a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProxySpec {
     pool: Vec<IpPrefix>,
-    /// What clients are told they can reach.
+    /// The routes that are advertised to clients.
     routes: Vec<IpPrefix>,
     client_to_client: bool,
     super_packets: bool,
@@ -170,7 +170,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Whether the kernel of this machine has it, which might lead into it what this node opens.
+    /// Whether the kernel of this machine has it, which might route connections of this node into it.
     pub(crate) fn is_of_kernel(&self) -> bool {
         matches!(self.medium, DeviceMedium::Kernel)
     }
@@ -183,7 +183,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Opens it. `led` is what is led to its tunnels besides its routes, `leases` what is known of earlier ones.
+    /// Opens it. `led` are prefixes that are routed to its tunnels besides its routes, `leases` the known leases of an earlier process.
     ///
     /// # Errors
     /// Why there is none, in words.
@@ -238,7 +238,7 @@ impl DeviceSpec {
         })
     }
 
-    /// What is led to the device: errors about packets come from there.
+    /// The prefixes that are routed to the device: errors about packets come from there.
     fn routers(&self, led: &[IpPrefix]) -> Vec<IpPrefix> {
         let own = self.settings.routes.iter().filter_map(prefix_of);
         let mut routers: Vec<IpPrefix> = own.chain(led.iter().copied()).collect();
@@ -310,7 +310,7 @@ fn queues(configured: Option<u16>) -> usize {
     configured.map_or(MAX_QUEUES, usize::from)
 }
 
-/// What a device of the kernel has besides, where routes end.
+/// The further settings of a device of the kernel where routes end.
 fn of_kernel(general: TunSettings, pool: &[IpPrefix], end: &TerminateTun) -> TunSettings {
     if end.wireguard.is_some() {
         return general;
@@ -352,7 +352,7 @@ fn addresses(tun: &Tun) -> Vec<IpNet> {
     own.map(IpNet::from).collect()
 }
 
-/// What is led to it: to its tunnels, and to its names.
+/// The prefixes that are routed to it: to its tunnels, and to its names.
 fn routes(tun: &Tun) -> Vec<IpNet> {
     let routes = tun
         .details()
@@ -362,7 +362,7 @@ fn routes(tun: &Tun) -> Vec<IpNet> {
     routes.chain(names).copied().collect()
 }
 
-/// What passes by it.
+/// The prefixes that bypass it.
 fn past(details: &TunDetails) -> Past {
     let senders = |senders: &Option<TunSenders>| senders.as_ref().map(in_kernel);
     Past {
@@ -387,7 +387,7 @@ fn in_kernel(senders: &TunSenders) -> Senders {
     }
 }
 
-/// What happens where the tunnel of a listener's device assigns other addresses.
+/// The handling of other addresses that the tunnel of a listener's device assigns.
 fn other_assigned(details: Option<&TunDetails>) -> OtherAssigned {
     let is_configured = details.is_some_and(|details| !details.addresses.is_empty());
     match details.and_then(|details| details.other_address) {

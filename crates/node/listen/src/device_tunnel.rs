@@ -41,6 +41,7 @@ pub(super) async fn keep(entrance: &mut Entrance, hub: &Arc<TunHub>, watch: &Wat
             break;
         }
 
+        // A tunnel that ends at once, again and again, is asked for ever more rarely.
         if began.elapsed() >= GOOD {
             pause = PAUSE;
         }
@@ -91,6 +92,7 @@ async fn one(entrance: &Entrance, hub: &Arc<TunHub>, watch: &Watch) -> String {
     tokio::select! {
         () = &mut exchange => {}
         () = watch.graceful() => {
+            // Closed here, so that the far end hears of it and frees the address.
             tunnel.close();
             exchange.await;
         }

@@ -100,7 +100,7 @@ async fn open(devices: &Arc<Devices>, end: &WantedEnd<'_>, watch: &Watch) {
     }
 }
 
-/// What is translated to the addresses of this machine does not leave a machine that forwards nothing.
+/// Packets that are translated to the addresses of this machine do not leave a machine that forwards nothing.
 fn warn_of_no_forwarding(end: &TerminateTun) {
     let forwarded = forwarded_families();
     let is_needed = |is_ipv4| end.nat && end.pool.iter().any(|one| one.addr().is_ipv4() == is_ipv4);

@@ -31,7 +31,7 @@ pub(super) struct Client {
     watch: Watch,
     /// Whether TLS, where the listener has it, is still to come.
     fresh: bool,
-    /// What is counted as long as it is there.
+    /// Its counts, for as long as it is there.
     _held: Held,
 }
 
@@ -72,7 +72,7 @@ impl Client {
         idle.spoken(time, &self.watch).await
     }
 
-    /// Serves what it asks for; true once it is silent, and may ask for more.
+    /// Serves its requests; true once it is silent, and may ask for more.
     async fn serve(&mut self) -> bool {
         let Some(mut idle) = self.idle.take() else {
             return false;
@@ -94,7 +94,7 @@ impl Client {
         self.idle.is_some()
     }
 
-    /// What comes before HTTP: TLS, and what it says of the client.
+    /// The TLS handshake before HTTP, and the client that it identifies.
     async fn meet(&mut self, idle: IdleConnection) -> Option<IdleConnection> {
         let rules = self.entrance.rules.clone();
         let mut stream = idle.into_stream();
@@ -127,6 +127,7 @@ impl Client {
             return None;
         }
 
+        // Until here the connection counted against its source: the client was not known.
         release_certified(&self.entrance, stream.info());
         (self.entrance, self.watch) = known(self.entrance.clone(), stream.info(), &self.watch);
         Some(IdleConnection::new(stream))

@@ -106,6 +106,7 @@ pub async fn run(worker: Arc<Worker>, mut doors: UnboundedReceiver<Door>, watch:
             },
             () = watch.graceful(), if !draining => {
                 draining = true;
+                // No new connections are kept, but exchanges under way may still open some: the loop goes on until the doors close.
                 worker.client.close();
             }
         }
@@ -131,7 +132,7 @@ impl Door {
             let _held = served;
             let served = match socket {
                 Socket::Stream(listener) => stream::serve(entrance, listener, &watch).await,
-                // One worker serves it: what an ingress knows of a peer is in one place.
+                // One worker serves it: the knowledge of an ingress about a peer is in one place.
                 Socket::Udp(_) if entrance.rules.config.ingress().is_some() && share > 0 => Ok(()),
                 Socket::Udp(socket) if entrance.rules.config.ingress().is_some() => {
                     tcp::datagrams(entrance, socket, &watch).await;

@@ -1,5 +1,5 @@
 //! Names of the overlay for programs of this machine that know addresses only: questions by DNS are answered with addresses that lead to a
-//! listener's device, and what is sent there becomes exchanges for the name, as if a client had named it.
+//! listener's device, and packets to it become exchanges for the name, as if a client had named it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Bytes of the length before each message (RFC 1035, section 4.2.2).
 const LENGTH: usize = 2;
 
-/// What answers about names at the device of a listener.
+/// The name server at the device of a listener.
 struct NameServer {
     entrance: Entrance,
     hub: Arc<TunHub>,
@@ -53,7 +53,7 @@ struct NameServer {
     full: Periodic,
 }
 
-/// What is known of names, by one configuration.
+/// The names that one configuration knows.
 struct Answers {
     revision: u64,
     names: OverlayNames,
@@ -61,7 +61,7 @@ struct Answers {
     others: Option<NameServers>,
 }
 
-/// What becomes of a message.
+/// The reply to a message.
 enum NameReply {
     /// It is answered so.
     Now(Vec<u8>),
@@ -118,7 +118,7 @@ impl NameServer {
         }
     }
 
-    /// What is known of names now.
+    /// The names that are known now.
     fn answers(&self) -> Arc<Answers> {
         let mut answers = self.answers.lock();
         let revision = self.entrance.worker.snapshot().revision;
@@ -138,6 +138,7 @@ impl NameServer {
             NameReply::Nothing => {}
             NameReply::Now(answer) => self.hub.answer_name(&question, &answer),
             NameReply::Forward(asked) => {
+                // Refused rather than queued: a resolver asks again by itself, and a queue would answer questions that no one waits for.
                 let Ok(permit) = self.forwarded.clone().try_acquire_owned() else {
                     self.count("crowded");
                     let answer = asked.refuse(QuestionRefusal::Failed);
@@ -165,7 +166,7 @@ impl NameServer {
         self.hub.answer_name(&question, &answer);
     }
 
-    /// What is answered to a question that others were asked.
+    /// The answer to a question that was forwarded.
     fn forwarded_answer(
         &self,
         answers: &Answers,
@@ -251,7 +252,7 @@ impl NameServer {
             }
             Err(full) => {
                 self.count("full");
-                // Programs ask again and again for what they do not get.
+                // Programs repeat questions that get no answer.
                 if let Some(questions) = self.full.count(1, Instant::now()) {
                     tracing::warn!(
                         device = self.hub.name(),
@@ -272,7 +273,7 @@ impl NameServer {
             target,
             carrier,
         } = asked;
-        // What is dropped here is refused.
+        // A flow that is dropped here is refused.
         if watch.is_draining() {
             return;
         }
@@ -313,6 +314,7 @@ impl NameServer {
         watch.spawn(async move {
             let (outgoing, far_incoming) = pipe(None);
             let (far_outgoing, incoming) = pipe(None);
+            // At once: the far end of this connection is this process, and always there.
             flow.accept();
             let both = async {
                 tokio::join!(

@@ -10,7 +10,7 @@ use super::Socket;
 use super::bind::{Bound, Serves, Wanted};
 use super::passed::Passed;
 
-/// What a listener has sockets for: one thing, or with HTTP/3 two.
+/// The use of a listener's sockets: one, or two with HTTP/3.
 pub(super) type Part = (Arc<str>, Serves);
 
 /// The sockets of one part.

@@ -27,7 +27,7 @@ use hermes_rules::lint::is_open;
 use super::Socket;
 use super::bind::{At, Bound, Serves, Wanted};
 
-/// The sockets that were passed to this process, and what it may give to a successor.
+/// The sockets that were passed to this process, and those that it may give to a successor.
 #[derive(Debug, Default)]
 pub struct PassedSockets {
     sockets: Vec<PassedSocket>,
@@ -87,7 +87,7 @@ impl PassedSockets {
         })
     }
 
-    /// What this node may give to a successor: whatever opens something enters it here.
+    /// The descriptors that this node may give to a successor; each is entered by the part that opens it.
     pub fn descriptors(&self) -> &DescriptorTable {
         &self.descriptors
     }
@@ -193,7 +193,7 @@ impl PassedSockets {
     }
 
     /// Which sockets each of the seekers gets, of those that are not among `holds`: first by name, then by address. With one come all
-    /// others that are bound to the same address, for the system deals out what arrives among them.
+    /// others that are bound to the same address, for the system deals arrivals out among them.
     pub(super) fn assign(&self, seekers: &[Seeker<'_>], holds: &[Passed]) -> Vec<Vec<Passed>> {
         let mut assigned = vec![Vec::new(); seekers.len()];
         let mut free: Vec<Passed> = (0..self.sockets.len())
@@ -234,7 +234,7 @@ impl PassedSockets {
     }
 
     /// The workers' sockets of a part of `listener` to which `own` were assigned. All workers accept connections; datagrams are
-    /// received by one worker for each socket, for several on one would tear apart what a client sends.
+    /// received by one worker for each socket, for several on one would tear the datagrams of a client apart.
     pub(super) fn open(
         &self,
         listener: &Listener,
@@ -334,7 +334,7 @@ fn shared(socket: UdpSocket, passed: &dyn fmt::Display, purpose: SocketUse) -> D
     DatagramSocket { socket, rendezvous }
 }
 
-/// Whether metrics are to be served at this socket. What this process itself bound has its address, unless the system chose the port.
+/// Whether metrics are to be served at this socket. Sockets that this process bound have its address, unless the system chose the port.
 fn is_of_metrics(socket: &PassedSocket, wanted: SocketAddr) -> bool {
     let is_named = socket.name.as_deref() == Some(METRICS) && wanted.port() == 0;
     match socket.kind {

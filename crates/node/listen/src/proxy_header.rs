@@ -64,7 +64,7 @@ async fn read(mut stream: Stream, time: Duration) -> Result<Stream, (Stream, Str
     Ok(stream)
 }
 
-/// Reads until the header is complete, and leaves what follows it in `first`.
+/// Reads until the header is complete, and leaves the bytes behind it in `first`.
 async fn header(stream: &mut Stream, first: &mut BytesMut) -> Result<Header, String> {
     loop {
         if let Some((header, length)) =

@@ -111,7 +111,7 @@ fn is_welcome(rules: &ListenerRules, open: &Arc<()>) -> bool {
     has_room && rules.tls.quic.is_some()
 }
 
-/// Lets connections to come see what is in force now.
+/// Gives the endpoint the options in force, for connections to come.
 fn renew(endpoint: &Endpoint, rules: &ListenerRules) {
     let Some(options) = &rules.tls.quic else {
         return;
@@ -159,6 +159,7 @@ async fn connection(mut entrance: Entrance, incoming: Incoming, watch: &Watch) {
         return http::quic_connection(entrance, connection, watch).await;
     }
 
+    // Early data is served before the handshake ends; a client that replays it never confirms the connection.
     let mut served = pin!(http::quic_connection(entrance, connection.clone(), watch));
     let confirmed = tokio::select! {
         confirmed = timeout_at(deadline, connection.confirmed()) => confirmed.is_ok(),

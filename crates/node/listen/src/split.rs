@@ -45,7 +45,7 @@ pub(super) async fn serve(entrance: &mut Entrance, hub: &Arc<TunHub>, watch: &Wa
     }
 }
 
-/// The tunnels that the configuration wants, and what each takes.
+/// The tunnels that the configuration wants, with their prefixes.
 fn wanted(rules: &ListenerRules) -> Vec<SplitPrefixes> {
     let tunnels = rules.config.tun().into_iter().flat_map(Tun::tunnels);
     let split = tunnels.map(|(name, tunnel)| SplitPrefixes {
@@ -55,7 +55,7 @@ fn wanted(rules: &ListenerRules) -> Vec<SplitPrefixes> {
     split.collect()
 }
 
-/// Does what has changed.
+/// Follows a change of the tunnels that are wanted.
 fn follow(
     entrance: &Entrance,
     hub: &Arc<TunHub>,
@@ -63,6 +63,7 @@ fn follow(
     kept: &mut BTreeMap<Arc<str>, KeptTunnel>,
     watch: &Watch,
 ) {
+    // Routes first: packets for a tunnel that goes would else still be sent to it.
     if hub.split() != wanted
         && let Err(error) = hub.set_split(wanted)
     {

@@ -54,7 +54,7 @@ pub(super) async fn serve(
     }
 }
 
-/// What a connection holds for as long as it is there.
+/// The permits of a connection, for as long as it is there.
 pub(super) struct Held {
     /// One of the listener's connections.
     _open: Arc<()>,
@@ -121,7 +121,7 @@ async fn introduced(
 
 /// A connection that is there without waiting: its client believes that it was accepted.
 async fn waiting(acceptor: &Acceptor) -> Option<Stream> {
-    // Lets the runtime hear of what has come, and asks without the cooperative budget, which would answer for the socket.
+    // Lets the run time hear of new connections, and asks without the cooperative budget, which would answer for the socket.
     tokio::task::yield_now().await;
     let mut accept = pin!(tokio::task::unconstrained(acceptor.accept()));
     poll_fn(|cx| match accept.as_mut().poll(cx) {

@@ -1,4 +1,4 @@
-//! The sockets of all listeners. A new configuration is compared with what is bound: what it leaves as it was is not touched.
+//! The sockets of all listeners. A new configuration is compared with the bound sockets: those that it still wants are not touched.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub struct ListenerTable {
     /// Those that the service manager opened; listeners come and go over them.
     passed: PassedSockets,
     open: BTreeMap<Part, OpenPart>,
-    /// What is no longer wanted, as long as its sockets are open.
+    /// Listeners that are no longer wanted, as long as their sockets are open.
     closing: Vec<Closing>,
     /// The next door's number.
     next: u64,
@@ -83,7 +83,7 @@ impl Prepared {
 }
 
 impl ListenerTable {
-    /// Nothing is bound yet, but what was passed.
+    /// Nothing is bound yet but passed sockets.
     pub fn new(passed: PassedSockets) -> Self {
         Self {
             passed,
@@ -91,12 +91,12 @@ impl ListenerTable {
         }
     }
 
-    /// Binds what a document asks for and is not bound yet. Nothing is served or closed.
+    /// Binds sockets that a document asks for and that are not bound yet. Nothing is served or closed.
     ///
-    /// The name of a socket and what it serves may change: it stays as long as a listener wants its address.
+    /// The name of a socket and its use may change: it stays as long as a listener wants its address.
     ///
     /// # Errors
-    /// Everything that cannot be bound; what could be is closed again.
+    /// Every socket that cannot be bound; the others are closed again.
     pub fn prepare(
         &mut self,
         document: &Document,
@@ -154,7 +154,7 @@ impl ListenerTable {
         }
     }
 
-    /// What applying a document would do to the listeners, if all that it asks for can be bound.
+    /// The effect of a document on the listeners, if all its sockets can be bound.
     pub fn preview(&self, document: &Document) -> ListenerChanges {
         let listeners = document.listeners.iter();
         let wanted: Vec<(Arc<str>, Wanted)> = listeners
@@ -189,7 +189,7 @@ impl ListenerTable {
         changes
     }
 
-    /// What has no sockets yet, and the passed ones that it is to have: those that no listener keeps.
+    /// Parts without sockets, and the passed ones that they are to have: those that no listener keeps.
     fn missing<'a>(
         &self,
         document: &'a Document,
@@ -430,7 +430,7 @@ impl ListenerTable {
         }
     }
 
-    /// What is bound for `document`, in its order.
+    /// The sockets that are bound for `document`, in its order.
     pub fn views(&self, document: &Document) -> Vec<ListenerView> {
         let view = |(name, listener): (&String, &Listener)| {
             let all = [

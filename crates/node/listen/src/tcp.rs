@@ -1,4 +1,4 @@
-//! `tcp` listeners: what every connection means, its ingress says.
+//! `tcp` listeners: an ingress makes an exchange of every connection.
 
 use std::future::Future;
 use std::sync::Arc;

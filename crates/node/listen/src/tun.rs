@@ -102,7 +102,7 @@ async fn opened(
     }
 }
 
-/// What is led to the tunnels of the device, where it has several.
+/// The prefixes of the device's tunnels, where it has several.
 fn led(entrance: &Entrance) -> Vec<IpPrefix> {
     let tunnels = entrance
         .rules

@@ -81,7 +81,7 @@ pub(super) async fn serve(
         entrance.renew();
         share.take_batch(&entrance, &mut intake);
 
-        // The tunnels take what has come before more is received: the kernel's buffer is the larger one.
+        // The tunnels take these datagrams before more are received: the kernel's buffer is the larger one.
         tokio::task::yield_now().await;
     }
     Ok(())
@@ -128,7 +128,7 @@ impl Intake {
                 () = watch.graceful(), if !self.is_closing => {
                     self.is_closing = true;
                     self.others.drain();
-                    // Lets the runtime hear of what has come.
+                    // Lets the run time hear of datagrams that have come.
                     tokio::task::yield_now().await;
                 }
                 // Clients that come later belong to the next listener. Only when nothing is left to
@@ -154,7 +154,7 @@ async fn drained(sessions: &Sessions) {
 #[derive(Clone)]
 struct Share {
     sessions: Sessions,
-    /// What waits of their datagrams.
+    /// Their datagrams that wait.
     hold: Arc<Hold>,
     socket: Arc<UdpSocket>,
     /// Its own address.
@@ -246,7 +246,7 @@ impl Share {
             .or_else(|| self.begin(entrance, flow, false))
     }
 
-    /// Begins a session; `second` says that it goes on with what another one left over.
+    /// Begins a session; `second` says that it goes on with the leftover of another one.
     fn begin(&self, entrance: &Entrance, flow: ArrivedFlow, second: bool) -> Option<Arc<Session>> {
         let successor = if flow.welcome {
             None
@@ -345,12 +345,13 @@ impl Share {
             () = wake_gated(over) => {}
         }
 
+        // The session stays in the table meanwhile, so that datagrams of its client find it and begin no other.
         if begun.is_refused() {
             tokio::time::sleep(DEAF_AFTER_REFUSAL).await;
         }
     }
 
-    /// Gives what a session left over to the next one of its client: it came when the tunnel was ending already.
+    /// Gives the leftover of a session to the next one of its client: those datagrams came when the tunnel was ending already.
     fn go_on(&self, entrance: &Entrance, flow: ArrivedFlow, leftover: &Queue) {
         let found = self.sessions.find(&flow.key);
         if let Some(session) = found.or_else(|| self.begin(entrance, flow, true)) {

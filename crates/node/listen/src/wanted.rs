@@ -1,4 +1,4 @@
-//! What a listener asks for.
+//! The sockets that a listener asks for.
 
 use hermes_config::model::{Attach, Document, HttpVersion, Listener, ListenerKind};
 use hermes_rules::versions;
@@ -17,7 +17,7 @@ pub(super) fn attached_as<'a>(document: &'a Document, attach: &'a Attach) -> Opt
         .map(|identity| identity.user.as_str()))
 }
 
-/// What a listener asks for: the stream part first.
+/// The sockets that a listener asks for, those of streams first.
 pub(super) fn wanted(
     document: &Document,
     listener: &Listener,

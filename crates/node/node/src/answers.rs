@@ -63,7 +63,7 @@ pub struct Unconfirmed {
     pub left_seconds: u64,
     /// The revision whose document the node returns to; `None`: there is none, and the node stops.
     pub returns_to: Option<u64>,
-    /// What keeps the node from returning, now or after a restart in between.
+    /// The obstacle to a return, now or after a restart in between.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }

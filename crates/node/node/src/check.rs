@@ -18,7 +18,7 @@ pub fn check(loaded: Loaded) -> Result<(), Problems> {
     check_with(loaded, &Plugs::new())
 }
 
-/// Everything that is wrong with a document whose form is not right: with its form, and with the meaning of what can be read.
+/// Everything that is wrong with a document whose form is not right: with its form, and with the meaning of the part that can be read.
 pub fn all_mistakes(unsound: Unsound) -> Problems {
     let Unsound {
         problems: Problems(mut problems),
@@ -40,7 +40,7 @@ pub fn all_mistakes(unsound: Unsound) -> Problems {
     Problems(problems).in_order(&files)
 }
 
-/// A problem of the rest of a document at its place in the whole; `None` where it may follow from what is not in the rest.
+/// A problem of the rest of a document at its place in the whole; `None` where it may follow from the part that could not be read.
 fn of_the_whole(problem: Problem, part: &SoundPart) -> Option<Problem> {
     let remedy = problem.remedy.as_deref().unwrap_or_default();
     let said = format!("{} {remedy}", problem.reason);
@@ -69,9 +69,9 @@ pub fn check_with(loaded: Loaded, plugs: &Plugs) -> Result<(), Problems> {
 
 /// A document that could be put in force: all that can fail has not.
 pub(crate) struct Proposal {
-    /// What is decided by then.
+    /// The snapshot that would be in force.
     pub(crate) draft: Draft,
-    /// What plugs do then.
+    /// The changes of plugs with it.
     pub(crate) plugs: PlugChanges,
 }
 

@@ -1,4 +1,4 @@
-//! What changes a running node from within its process: an agent, a signal, a test.
+//! Changes of a running node from within its process: by an agent, a signal, a test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl NodeHandle {
     /// Reads the configuration again and puts it in force, unless it is one that was not confirmed.
     ///
     /// # Errors
-    /// What is wrong with it; then nothing has changed.
+    /// The problems of the document; then nothing has changed.
     pub fn reload(&self) -> Result<ReloadReport, NotReloaded> {
         self.0.reload(Trigger::Surroundings)
     }

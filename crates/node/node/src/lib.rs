@@ -1,7 +1,7 @@
 //! The running node: it starts, is changed and drained, and tells of itself.
 //!
 //! - [`node`]: the process, from start to drain. `process`: its parts that administration reads and changes.
-//! - [`answers`]: what it answers to those who administer it.
+//! - [`answers`]: its answers to administrators.
 //! - [`change`]: from one configuration to the next, and back if that is not confirmed. [`check`]: errors of a configuration.
 //! - [`NodeHandle`]: changes the node from within its process, as an agent does.
 //! - [`rehearsal`]: a dry run of a configuration with a supposed exchange.

@@ -26,11 +26,11 @@ struct Served {
     wanted: SocketAddr,
     bound: Option<SocketAddr>,
     drain: Drain,
-    /// The socket among what a successor may be given.
+    /// The socket in the table of descriptors for a successor.
     _entry: DescriptorEntry,
 }
 
-/// What is to become of the endpoint.
+/// The change of the endpoint.
 pub(crate) enum Endpoint {
     /// Nothing.
     Same,
@@ -58,7 +58,7 @@ impl Metrics {
         }
     }
 
-    /// Binds what the document asks for, if that is not served already; a socket that was passed for it is bound.
+    /// Binds the address of the document, if that is not served already; a socket that was passed for it is bound.
     ///
     /// # Errors
     /// It cannot be bound.
@@ -112,6 +112,7 @@ impl Metrics {
         if let Endpoint::New(endpoint) = endpoint {
             let bound = endpoint.listener.local_addr().ok();
             let drain = self.watch.child();
+            // A reload runs on a blocking thread; the socket belongs to the run time of administration.
             let _runtime = self.runtime.enter();
             drain.watch().spawn(admin::serve_metrics(
                 endpoint.listener,

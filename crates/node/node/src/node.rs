@@ -1,4 +1,4 @@
-//! The running process: workers, sockets and administration, from start to drain. What changes it is in [`crate::change`].
+//! The running process: workers, sockets and administration, from start to drain. Its changes are in [`crate::change`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -48,7 +48,7 @@ use crate::scarcity;
 use crate::upkeep::Upkeep;
 use crate::why::SupposedExchange;
 
-/// How long exchanges may go on once the node is told to stop: what a restart may take.
+/// How long exchanges may go on once the node is told to stop: the time that a restart may take.
 #[doc(alias("bound", "drain"))]
 const DRAIN: Duration = Duration::from_secs(30);
 
@@ -77,7 +77,7 @@ impl Proxy {
     /// those. The configuration may name these `plugs`, now and when it changes.
     ///
     /// # Errors
-    /// What is wrong with the configuration, or cannot be bound.
+    /// The problems of the configuration, or sockets that cannot be bound.
     pub fn start(
         loaded: Loaded,
         source: impl Into<DocumentSource>,
@@ -225,7 +225,7 @@ impl Proxy {
                 tokio::time::sleep(AGAIN).await;
             }
         };
-        // What is still pending is not there.
+        // Devices that are still pending are not there.
         let _ = tokio::time::timeout(limit, settled).await;
 
         let missing = devices.missing(&snapshot.document).into_iter();
@@ -252,12 +252,12 @@ impl Proxy {
         self.node.begin_condition(time);
     }
 
-    /// What is known of a refusal by its name, or of the exchange that was refused; `None` if it is not remembered. It may block.
+    /// The account of a refusal by its name, or of the exchange that was refused; `None` if it is not remembered. It may block.
     pub fn why(&self, id: &str) -> Option<Account> {
         self.node.why(id)
     }
 
-    /// What would become of an exchange that is only supposed. Where it asks filters, that blocks.
+    /// The forecast of a supposed exchange. Where it asks filters, that blocks.
     ///
     /// # Errors
     /// The question is none, in words.
@@ -274,7 +274,7 @@ impl Proxy {
             .await;
     }
 
-    /// Ends the proxy: nothing new is accepted, what is open may finish within `deadline`, the rest is cut off.
+    /// Ends the proxy: nothing new is accepted, open exchanges may finish within `deadline`, the rest is cut off.
     /// Called again, with another deadline, it goes on from where it was.
     pub async fn drain(&mut self, deadline: Duration) -> Ended {
         self.node.descriptors.clear();
@@ -324,7 +324,7 @@ struct Configured {
 }
 
 impl Configured {
-    /// Builds the rules, and logs what in them does nothing.
+    /// Builds the rules, and logs keys without effect.
     fn read(loaded: Loaded, source: &DocumentSource, plugs: &Plugs) -> Result<Self, Problems> {
         let access = AccessSink::open(&loaded.document.log.access)
             .map_err(|error| one("log.access", &error))?;
@@ -360,7 +360,7 @@ struct NodeSockets {
 }
 
 impl NodeSockets {
-    /// Binds what the document asks for, or takes what was passed.
+    /// Binds the sockets of the document, or takes passed ones.
     fn bind(
         configured: &Configured,
         passed: PassedSockets,
@@ -412,7 +412,7 @@ impl NodeSockets {
     }
 }
 
-/// The threads that serve exchanges, and what they share.
+/// The threads that serve exchanges, and their shared state.
 struct DataPlane {
     shared: Arc<Shared>,
     drain: Drain,
@@ -446,6 +446,7 @@ impl DataPlane {
             shared.devices.clone(),
             watch.clone(),
         ));
+        // Last: nothing that fails after this would have to stop threads.
         let (workers, doors) = start_workers(count, &shared, resolver.clone(), &drain)
             .map_err(|error| one("workers", &error))?;
 

@@ -49,7 +49,7 @@ pub(crate) struct Node {
     pub(crate) resolver: Arc<Resolver>,
     /// When the document in force has to be confirmed.
     pub(crate) deadline: watch::Sender<Deadline>,
-    /// What a successor may be given.
+    /// The descriptors that a successor may be given.
     pub(crate) descriptors: DescriptorTable,
 }
 

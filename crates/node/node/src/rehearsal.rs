@@ -1,4 +1,4 @@
-//! What a configuration would decide about an exchange that is only supposed, its policies in Rego included.
+//! A dry run: the decision of a configuration about a supposed exchange, its policies in Rego included.
 //!
 //! The phases are those of the pipeline, with nothing sent anywhere: a filter that would ask a server, or one of the program, is passed
 //! over.
@@ -34,7 +34,7 @@ use crate::why::supposed_claims::{SaidOfUser, SupposedClaims};
 /// An exchange that is only supposed.
 #[derive(Debug, Clone)]
 pub struct Supposed {
-    /// What it asks for: `GET http://WEB/plans`, `CONNECT DB:5432`, `CONNECT-IP 10.0.0.0/8`; nothing for a listener that says so itself.
+    /// Its request: `GET http://WEB/plans`, `CONNECT DB:5432`, `CONNECT-IP 10.0.0.0/8`; nothing for a listener that says so itself.
     pub ask: Option<String>,
     /// Where it enters; the first listener for HTTP if nothing is said.
     pub listener: Option<String>,
@@ -42,7 +42,7 @@ pub struct Supposed {
     pub user: Option<String>,
     /// The groups that this user's token claims.
     pub claim_groups: Vec<String>,
-    /// What else it claims.
+    /// Its further claims.
     pub claims: Map<String, Value>,
     /// Where it comes from; this machine or the device of the listener if nothing is said.
     pub source: Option<IpAddr>,
@@ -62,7 +62,7 @@ impl Supposed {
     }
 }
 
-/// What would be decided.
+/// The decision.
 #[derive(Debug, Clone)]
 pub struct Rehearsed {
     /// Whose it is.
@@ -71,7 +71,7 @@ pub struct Rehearsed {
     pub fields: Fields,
     /// The route, or the status and the reason of the refusal.
     pub outcome: Result<String, (u16, String)>,
-    /// What filters said; those that were passed over say nothing.
+    /// The words of filters; those that were passed over have none.
     pub filters: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl Rehearsal {
     /// Makes a configuration ready to decide.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Its problems.
     pub fn new(loaded: Loaded) -> Result<Self, Problems> {
         let files = loaded.files.clone();
         let telemetry = Telemetry::new("rehearsal", AccessSink::off());

@@ -1,4 +1,4 @@
-//! What ran out on this machine: said once and clearly, with the largest holder and the remedy.
+//! Exhausted resources of this machine: logged once and clearly, with the largest holder and the remedy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ const LOOK: Duration = Duration::from_secs(1);
 #[doc(alias = "bound")]
 const QUIET: u32 = 30;
 
-/// What is known of one kind of shortage.
+/// The state of one kind of shortage.
 #[derive(Debug, Default)]
 struct Seen {
     count: u64,
     /// Looks since the last line about it; none was written while this is `None`.
     since: Option<u32>,
-    /// What was missing since that line.
+    /// Failures since that line.
     unsaid: u64,
 }
 
-/// What there is to say.
+/// A line of the log.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     /// Something is missing, this many times since the last line.
@@ -60,6 +60,7 @@ impl Seen {
         self.since = self.since.map(|since| since + 1);
 
         match self.since {
+            // Not one line for each failure: they come by the thousand when a limit is reached.
             Some(since) if since < QUIET => return None,
             Some(_) if self.unsaid == 0 => {
                 self.since = None;

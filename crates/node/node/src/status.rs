@@ -1,4 +1,4 @@
-//! What administration sees of the node and asks it.
+//! The node as administration sees it.
 
 use std::collections::HashSet;
 use std::path::Path;

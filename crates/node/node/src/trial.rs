@@ -1,4 +1,4 @@
-//! What an operator can ask about a configuration before it runs: whether its upstreams can be reached.
+//! A check of a configuration before it runs: whether its upstreams can be reached.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ use crate::builtin;
 /// the order of the document.
 ///
 /// # Errors
-/// What is wrong with the document.
+/// The problems of the document.
 pub async fn try_upstreams(
     loaded: Loaded,
     time: Duration,
@@ -96,7 +96,7 @@ fn proxies(document: &Document) -> HashSet<Cow<'_, str>> {
         });
 
     let ends: HashSet<&str> = ends.collect();
-    // What ends tunnels, too, is not asked: it may speak anything.
+    // An upstream that also ends tunnels is not asked: it may speak anything.
     to.chain(via)
         .map(Cow::Borrowed)
         .chain(asked)

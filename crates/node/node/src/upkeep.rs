@@ -99,6 +99,7 @@ async fn remind(telemetry: Arc<Telemetry>, watch: Watch) {
 
         let now = unix_seconds();
         let held = validity::once(telemetry.certificates());
+        // A certificate that a reload removed and another one brings back is warned of again.
         told.retain(|path, _| held.iter().any(|held| held.path == *path));
 
         for held in held {

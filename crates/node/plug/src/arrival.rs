@@ -98,12 +98,12 @@ impl Arrival {
         }
     }
 
-    /// What it carries.
+    /// Its payload.
     pub fn kind(&self) -> Kind {
         self.head().kind()
     }
 
-    /// What the client sends before its tunnel is open, where it can be taken; see [`Offered::early`].
+    /// Bytes of the client before its tunnel is open, where they can be taken; see [`Offered::early`].
     pub fn early(&mut self) -> Option<&mut Incoming> {
         match self {
             Self::Offered(offered) => offered.early(),
@@ -122,10 +122,10 @@ impl Arrival {
         }
     }
 
-    /// Waits for what has to be there before the exchange goes on, as long as its client does.
+    /// Waits for `wanted`, as long as the client is there.
     ///
     /// # Errors
-    /// What was waited for was refused, or the client went before that.
+    /// `wanted` was refused, or the client went before that.
     pub async fn unless_gone<T>(
         &mut self,
         wanted: impl Future<Output = Result<T, Refusal>>,

@@ -35,7 +35,7 @@ pub trait Filter: Send + Sync {
     /// Decides.
     fn decide<'a>(&'a self, subject: &'a Subject<'a>) -> Deciding<'a>;
 
-    /// What it takes where a document names it, as `filter: { NAME: {..} }`. Default: nothing.
+    /// The settings that it takes, as `filter: { NAME: {..} }`. Default: none.
     fn settings(&self) -> Option<Settings<dyn Filter>> {
         None
     }
@@ -50,13 +50,13 @@ pub trait Filter: Send + Sync {
 /// A decision on its way.
 pub type Deciding<'a> = Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
 
-/// What a filter sees.
+/// An exchange as a filter sees it.
 pub struct Subject<'a> {
     /// The client with which the exchange's worker reaches others.
     pub client: &'a Client,
     /// The request, with the fields that are believed. Its authority is as the client wrote it: compare `target`.
     pub head: &'a RequestHead,
-    /// What it is for, in the one form in which it is compared: a name in lower case, an IPv4 address as one.
+    /// Its target, in the one form in which it is compared: a name in lower case, an IPv4 address as one.
     pub target: &'a Target,
     /// Whose it is.
     pub user: Option<&'a str>,
@@ -64,9 +64,9 @@ pub struct Subject<'a> {
     pub source: &'a StreamInfo,
     /// Where it entered.
     pub listener: &'a str,
-    /// What was shown to prove whose it is, as far as `send` lets the filter see it.
+    /// The credentials of its user, as far as `send` lets the filter see them.
     pub credentials: &'a Fields,
-    /// What the token claims that proved whose it is. No one but this program's filters is told.
+    /// The claims of the token that proved its user. Only filters of this program see them.
     pub claims: Option<&'a Map<String, Value>>,
     /// The groups of the document that the user is in.
     pub groups: Vec<&'a str>,
@@ -78,7 +78,7 @@ impl Subject<'_> {
         self.source.tls.as_ref()?.certificate.as_ref()
     }
 
-    /// Where the client connected to: what a PROXY header says of it, else our own address.
+    /// Where the client connected to: by the PROXY header, else our own address.
     pub fn destination(&self) -> Option<SocketAddr> {
         self.source.local
     }
@@ -87,7 +87,7 @@ impl Subject<'_> {
 /// A decision, and how it came about.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// What is to happen.
+    /// The decision.
     pub decision: Decision,
     /// Why, in words for records; says no field value.
     pub reason: String,
@@ -140,7 +140,7 @@ impl Verdict {
     }
 }
 
-/// What is to happen to an exchange.
+/// A decision on an exchange.
 #[derive(Debug, Clone)]
 pub enum Decision {
     /// It goes on, with these changes.
@@ -180,7 +180,7 @@ impl Outcome {
 pub struct Changes {
     /// Removed, except where something is appended.
     pub remove: Vec<FieldPattern>,
-    /// Set, in place of what is there.
+    /// Set, in place of present ones.
     pub set: Fields,
     /// Appended.
     pub append: Fields,
@@ -195,7 +195,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// What a request gets of them.
+    /// The fields that a request gets of them.
     pub fn apply_to(&self, head: &mut RequestHead) {
         self.apply(&mut head.fields);
         if let Ok(Some(path)) = self.query.of(head) {
@@ -212,7 +212,7 @@ impl Changes {
                 && !is_reserved(&name)
         };
 
-        // What is removed because it is not believed was there all the same.
+        // A field that is removed because it is not believed was present all the same.
         let mut present = self.if_present.clone();
         present.retain(|name| fields.contains_key(name));
 

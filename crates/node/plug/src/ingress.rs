@@ -14,13 +14,13 @@ use crate::settings::Settings;
 /// one built in: without the key, each connection becomes a CONNECT for its `target`.
 ///
 /// - **Gets** each connection after it was accepted, and introduced by a PROXY header where the listener asks for one; and a [`Gate`].
-/// - **Must** find out what the client wants, and [hand in](Gate::hand_in) an exchange that says
+/// - **Must** find out the client's wish, and [hand in](Gate::hand_in) an exchange that says
 ///   so, such as a CONNECT. To make the client wait for the target, it hands in a
 ///   [held](hermes_http::Offered::held) exchange: the client is answered only after the target has answered, and
 ///   [`HeldClient`](hermes_http::HeldClient) learns how that ended, and why it was refused. From then on the node's loops
 ///   carry the bytes: a connection that is handed over as it is can be spliced. Datagrams are handed in as
 ///   [packets](crate::arrival::PacketArrival), one tunnel for each client and destination.
-/// - **Time**: it must bound how long a client may take to say what it wants. The connection ends when its future does, or is dropped,
+/// - **Time**: it must bound how long a client may take to state its wish. The connection ends when its future does, or is dropped,
 ///   which happens when the node ends.
 /// - **Errors**: a failed exchange is refused to its holder, recorded, and over when `hand_in`
 ///   returns. Anything that is not an exchange yet leaves no record.
@@ -33,7 +33,7 @@ pub trait Ingress: Send + Sync {
     /// Serves one connection, to its end.
     fn connection(&self, stream: Stream, gate: Gate) -> Serving<'_>;
 
-    /// What it takes where a document names it, as `ingress: { NAME: {..} }`. Default: nothing.
+    /// The settings that it takes, as `ingress: { NAME: {..} }`. Default: none.
     fn settings(&self) -> Option<Settings<dyn Ingress>> {
         None
     }
@@ -58,9 +58,9 @@ pub type Serving<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 #[derive(Clone)]
 pub struct Gate(Arc<dyn Takes>);
 
-/// What takes exchanges in.
+/// Takes exchanges in.
 pub trait Takes: Send + Sync {
-    /// What the listener says its exchanges are for.
+    /// The target that the listener gives its exchanges.
     fn target(&self) -> Option<&HostPort>;
 
     /// Carries one to its end.

@@ -1,6 +1,6 @@
-//! What can be plugged into a node: the traits that other crates implement, and the [`Plugs`] that a node is started with.
+//! The plugs of a node: the traits that other crates implement, and the [`Plugs`] that a node is started with.
 //!
-//! | trait | what it does | chosen by |
+//! | trait | task | chosen by |
 //! |---|---|---|
 //! | [`Ingress`] | makes exchanges of connections that speak no HTTP | `ingress: NAME` of a `tcp` listener |
 //! | [`Filter`] | sees heads, and says which exchanges may go on | `authorize: [{ filter: NAME }]` |
@@ -10,7 +10,7 @@
 //! | [`Store`] | keeps contents, also beyond the life of their clients | `broadcast: { store: NAME }` of a route |
 //! | [`Plug`] | has settings for the node, work of its own, and something to tell | `plugs: { NAME: {..} }` |
 //!
-//! Each trait says what it gets, what it must do and in what time, who is charged, and on which
+//! Each trait states its input, its duties and their time, the account that is charged, and on which
 //! thread it runs. A plug is called once per exchange, never per packet. The node's own loops then
 //! move the bytes, through enums; only a tunnel that goes through a transform has a plug on its path.
 //! A plug is registered under a name when the node starts, and costs nothing unless the configuration
@@ -74,7 +74,7 @@ pub use waits::Waits;
 /// The store of those that name none.
 pub const MEMORY: &str = "memory";
 
-/// What a node can be told to use, by name. Names are unique for each kind; the later of two is taken.
+/// The plugs that a configuration can name. Names are unique for each kind; the later of two is taken.
 #[derive(Clone)]
 pub struct Plugs {
     /// Ingresses.

@@ -8,9 +8,9 @@ use http::uri::PathAndQuery;
 /// Parameters of the query that are set and removed. Names are compared as they are meant: `%61` is `a`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryChanges {
-    /// Set, in place of what is there under these names. What cannot stand in a query is percent-encoded.
+    /// Set, in place of present ones of these names. Characters that cannot stand in a query are percent-encoded.
     pub set: Vec<(String, String)>,
-    /// Removed, also what was set.
+    /// Removed, also if it was set.
     pub remove: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ impl QueryChanges {
     }
 }
 
-/// What a name in a query means.
+/// The meaning of a name in a query.
 fn decoded(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
@@ -104,7 +104,7 @@ fn byte_of(digits: &[u8]) -> Option<u8> {
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
-/// A text as a query has it (RFC 3986, section 3.4), without `reserved`. What is encoded already stays.
+/// A text as a query has it (RFC 3986, section 3.4), without `reserved`. Encoded characters stay.
 fn encoded(text: &str, reserved: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     let bytes = text.as_bytes();

@@ -21,17 +21,17 @@ pub struct Refusal {
     content: Option<Bytes>,
     /// The client went away: it learns nothing any more, and the record says so rather than that it was wrong.
     gone: bool,
-    /// The phase, and what in the document says so, where that is not what the exchange had come to.
+    /// The phase and the place in the document, where these are not those that the exchange had come to.
     at: Option<Box<RefusedAt>>,
 }
 
-/// What refuses an exchange.
+/// The place that refuses an exchange.
 #[derive(Debug, Clone)]
 struct RefusedAt {
     phase: Phase,
-    /// What in the document says so.
+    /// Its place in the document.
     path: String,
-    /// What the decision to refuse it is called, where it was told of.
+    /// The name of the decision to refuse it, where that was logged.
     name: Option<RefusalId>,
 }
 
@@ -87,7 +87,7 @@ impl Refusal {
         self
     }
 
-    /// With the phase that refuses it, and what in the document says so, as `policy.rules[3]`.
+    /// With the phase that refuses it and its place in the document, as `policy.rules[3]`.
     #[must_use]
     pub fn at(mut self, phase: Phase, path: impl Into<String>) -> Self {
         self.at = Some(Box::new(RefusedAt {
@@ -98,7 +98,7 @@ impl Refusal {
         self
     }
 
-    /// With the name of the decision to refuse it, of a refusal that says what refuses it.
+    /// With the name of the decision to refuse it, of a refusal with a place.
     #[must_use]
     pub fn named(mut self, name: RefusalId) -> Self {
         if let Some(at) = &mut self.at {
@@ -132,12 +132,12 @@ impl Refusal {
         refusal
     }
 
-    /// The phase that refuses it, and what in the document says so, where that is known.
+    /// The phase that refuses it and its place in the document, where that is known.
     pub fn place(&self) -> Option<(Phase, String)> {
         self.at.as_ref().map(|at| (at.phase, at.path.clone()))
     }
 
-    /// What it is called already.
+    /// Its name, if it has one already.
     pub fn name(&self) -> Option<RefusalId> {
         self.at.as_ref()?.name
     }

@@ -13,13 +13,13 @@ use crate::settings::Settings;
 ///
 /// - **Gets** the owner of a content, the key under which to find it, and its length if known; then
 ///   the content in pieces, in order.
-/// - **Must** return what it was given, byte for byte, or an error: never less without one. A
+/// - **Must** return the bytes that it was given, or an error: never fewer without one. A
 ///   content that was not [finished](StoreWriter::finish) is not found and leaves nothing behind. A
 ///   content without a key lives as long as someone holds it, one with a key until it is removed;
 ///   holders may still read on then.
 /// - **Time**: none is set, but a client waits: a store that waits for a disk must not keep the worker.
 /// - **Errors**: a [`StoreError`] says whether there was no room or whether it failed; the exchange is refused with 503 or 500.
-/// - **Charged**: it must bound what it keeps, in total and per owner, so that no owner takes the
+/// - **Charged**: it must bound its contents, in total and per owner, so that no owner takes the
 ///   room of the others.
 /// - **Runs** on the worker of the exchange; a store is shared by all workers. Asked once for a content, and once for each piece.
 ///
@@ -32,7 +32,7 @@ pub trait Store: Send + Sync {
     /// There is no room for it, or the store failed.
     fn create(&self, content: NewContent) -> Storing<'_, Box<dyn StoreWriter>>;
 
-    /// What it takes where a document names it, as `broadcast: { store: { NAME: {..} } }`. Default: nothing.
+    /// The settings that it takes, as `broadcast: { store: { NAME: {..} } }`. Default: none.
     fn settings(&self) -> Option<Settings<dyn Store>> {
         None
     }
@@ -50,13 +50,13 @@ pub trait Store: Send + Sync {
     fn remove(&self, key: &str) -> Storing<'_, bool>;
 }
 
-/// What a store does not have at hand.
+/// The result of a store, which may take its time.
 pub type Storing<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A content that is to be kept.
 #[derive(Debug, Clone)]
 pub struct NewContent {
-    /// By what it can be found; `None` if only who brings it will read it.
+    /// The key by which it can be found; `None` if only its writer will read it.
     pub key: Option<String>,
     /// Who is charged.
     pub owner: Owner,
@@ -98,7 +98,7 @@ pub trait StoredContent: Send + Sync {
     /// Bytes from this offset on: as many as the store has at hand, at least one, and none only at the end.
     ///
     /// # Errors
-    /// The store failed, or the content is not what it was.
+    /// The store failed, or the content has changed.
     fn read(&self, offset: u64) -> Storing<'_, Bytes>;
 }
 

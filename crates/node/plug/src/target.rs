@@ -1,4 +1,4 @@
-//! What an exchange is for.
+//! The target of an exchange.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ use http::{StatusCode, uri::Scheme};
 
 use crate::refusal::Refusal;
 
-/// What an exchange is for, whatever its form.
+/// The target of an exchange, in any form of request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A host, an IPv6 address without brackets, and a port.
@@ -47,7 +47,7 @@ pub struct Forms<'a> {
 }
 
 impl Forms<'_> {
-    /// Those in which this node itself writes what it asks for.
+    /// Those in which this node itself writes requests.
     pub const OWN: Self = Self {
         udp_templates: &[],
         tcp_templates: &[],
@@ -76,7 +76,7 @@ impl Target {
             _ => return format!("{self}{path}"),
         };
 
-        // What `Display` writes, without the machinery of formatting: every exchange is recorded with its target.
+        // The same text as that of `Display`, without the machinery of formatting: every exchange is recorded with its target.
         let mut text = String::with_capacity(host.host.len() + ":65535".len() + path.len());
         text.push_str(&host.host);
         text.push(':');
@@ -285,7 +285,7 @@ impl Target {
         match head.kind() {
             Kind::ConnectUdp => return self.write_path(&uri_template::UDP, head),
             Kind::ConnectTcp => return self.write_path(&uri_template::TCP, head),
-            // What it asks for stands in its path already, and is no host.
+            // Its target stands in its path already, and is no host.
             Kind::ConnectIp => return Ok(()),
             Kind::Message | Kind::Connect | Kind::Upgrade => {}
         }

@@ -160,7 +160,7 @@ impl Topic {
     /// Waits until no subscriber is left.
     pub async fn deserted(&self) {
         loop {
-            // It hears of what happens from here on, also before it is polled.
+            // It hears of events from here on, also before it is polled.
             let deserted = self.shared.deserted.notified();
             if self.is_deserted() {
                 return;

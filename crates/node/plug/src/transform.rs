@@ -20,16 +20,16 @@ pub const PIECE: usize = 16 * 1024;
 ///
 /// - **Gets** the [tunnel](TunnelSubject) before anything is opened for it, and then each piece of bytes as it came, in the tunnel's own
 ///   order, without the capsules around them. Of a tunnel of UDP it gets each datagram, if it [asks for them](Self::begin_datagrams).
-/// - **Must** give what leaves instead, and hold nothing back that the other side could wait for: a tunnel is a conversation. One
+/// - **Must** give the bytes that leave instead, and hold nothing back that the other side could wait for: a tunnel is a conversation. One
 ///   that the next proxy has to undo says so with [`needs_peer`](Self::needs_peer); the two nodes agree on it when the tunnel opens,
 ///   by the name under which both have it, and without that the bytes stay as they are.
 /// - **Time**: the route's `timeouts.connect` to begin, and no longer than the client waits; every other call is a short computation.
 /// - **Errors**: a [`Refusal`] is the answer to the client, with its reason in the record. Malformed bytes, and datagrams that it
 ///   refuses, break the tunnel: both sides are reset, and the record says why.
-/// - **Charged**: what it holds is the tunnel's; it must bound it, say it by [`memory`](Self::memory), and bound the tunnels that it has
+/// - **Charged**: its memory is the tunnel's; it must bound it, say it by [`memory`](Self::memory), and bound the tunnels that it has
 ///   at once.
 /// - **Runs** on the worker of the tunnel, between two turns of the loop that moves the bytes: it must not block. The next piece is
-///   read when what was made of the last one has left.
+///   read when the output of the last one has left.
 pub trait Transform: Send + Sync {
     /// Begins with a tunnel. `None` if its bytes are to stay as they are: then nothing stands between them and the kernel, which may
     /// splice them.
@@ -124,8 +124,8 @@ pub trait Alter: Send {
     /// The bytes mean nothing.
     fn alter(&mut self, input: &mut Bytes, output: &mut BytesMut) -> Result<(), Malformed>;
 
-    /// The direction has ended: appends at most [`PIECE`] bytes of what is left to `output`. Called until it says that this was all; one that
-    /// has nothing more and does not say so is malformed.
+    /// The direction has ended: appends at most [`PIECE`] of the remaining bytes to `output`. Called until it says that this was all;
+    /// one that has nothing more and does not say so is malformed.
     ///
     /// # Errors
     /// The end came too soon.

@@ -1,10 +1,10 @@
-//! What an answer that takes long waits for.
+//! The reason for which an answer takes long.
 
 use std::sync::Arc;
 
 use hermes_observe::Exchange;
 
-/// Says what an answer waits for: `exchanges` shows it, and a client that asks for progress hears of it.
+/// Reports the reason for which an answer waits: `exchanges` shows it, and a client that asks for progress hears of it.
 #[derive(Clone)]
 pub struct Waits {
     exchange: Arc<Exchange>,
@@ -30,7 +30,7 @@ impl Waits {
         self.exchange.waits(None);
     }
 
-    /// What it waits for.
+    /// The reason, in words.
     pub fn said(&self) -> Option<String> {
         self.exchange.waits_for()
     }

@@ -16,18 +16,18 @@ use crate::filter;
 
 /// A decision whose subject is known and whose result is not.
 pub struct DecisionDraft {
-    /// What it is called. A refusal has the same name.
+    /// Its name. A refusal has the same one.
     pub id: RefusalId,
     author: Author,
     /// Whose share of the log it takes.
     pub owner: Owner,
     input: Value,
-    /// Pointers to what was left out of it.
+    /// Pointers to the values that were left out of it.
     erased: Vec<String>,
     began: SystemTime,
 }
 
-/// Whether what was decided about may go on.
+/// Whether the exchange or packet may go on.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Ruling {
     /// It may.
@@ -39,7 +39,7 @@ pub(crate) enum Ruling {
     Dropped,
 }
 
-/// Where a decision is made, and about what.
+/// The node and the exchange of a decision.
 pub struct Scene<'a> {
     /// Name of this node.
     pub node: &'a str,
@@ -105,7 +105,7 @@ impl DecisionResult {
         self.ruling != Ruling::Allowed
     }
 
-    /// What was decided, in the form in which a policy in Rego answers.
+    /// The decision, in the form in which a policy in Rego answers.
     fn rego_answer(&self, erased: &mut Vec<String>) -> Value {
         let mut result = json!({ "allow": !self.denies() });
         if let Ruling::Refused(status) = self.ruling {
@@ -124,7 +124,7 @@ impl DecisionResult {
         result
     }
 
-    /// What stood in the way of a decision.
+    /// The error that prevented a decision.
     fn error(&self) -> Option<Value> {
         let undecided = [Outcome::FailedOpen, Outcome::FailedClosed];
         self.outcome.filter(|how| undecided.contains(how))?;
@@ -165,7 +165,7 @@ impl DecisionDraft {
         }
     }
 
-    /// What is told of it.
+    /// The event for the log.
     pub fn event(self, scene: &Scene<'_>, result: DecisionResult) -> Map<String, Value> {
         let Scene {
             node,

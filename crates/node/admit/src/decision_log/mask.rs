@@ -1,18 +1,18 @@
-//! What is left out of the log of decisions: credentials always, what the document names, and what is too long.
+//! Values that are left out of the log of decisions: credentials, those that the document names, and those that are too long.
 
 use hermes_config::model::DecisionPointer;
 use hermes_observe::DecisionLine;
 use hermes_proto::fields::Fields;
 use serde_json::{Map, Value};
 
-/// Bytes of one decision: what waits for a file or a service stays below some tens of megabytes, whatever clients send.
+/// Bytes of one decision: the queue for a file or a service stays below some tens of megabytes, whatever clients send.
 #[doc(alias = "bound")]
 const EVENT: usize = 16 * 1024;
 
-/// The key under which pointers to what was left out stand, as OPA has it.
+/// The key of the pointers to values that were left out, as OPA has it.
 pub(super) const ERASED: &str = "erased";
 
-/// Parts of names of fields that hold what proves who someone is. Rather one field too many is left out than a password told.
+/// Parts of names of fields with credentials. Rather one field too many is left out than a password logged.
 const SECRET: [&str; 10] = [
     "api-key",
     "api_key",
@@ -26,7 +26,7 @@ const SECRET: [&str; 10] = [
     "token",
 ];
 
-/// What is left out of a decision that is too long, until it is short enough.
+/// The parts that are left out of a decision that is too long, until it is short enough.
 const LONG: [&str; 8] = [
     "/input/claims",
     "/input/fields",
@@ -64,7 +64,7 @@ fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// The line that tells of an event, without what `masked` names.
+/// The line of an event, without the values that `masked` names.
 pub fn line(mut event: Map<String, Value>, masked: &[DecisionPointer]) -> DecisionLine {
     for pointer in masked {
         erase(&mut event, pointer.as_str());
@@ -80,7 +80,7 @@ pub fn line(mut event: Map<String, Value>, masked: &[DecisionPointer]) -> Decisi
         }
     }
     if line.as_bytes().len() > EVENT {
-        // What was left out has many names.
+        // The names of the values that were left out are many.
         event.insert(ERASED.to_owned(), vec!["/input", "/result/fields"].into());
         line = DecisionLine::new(&event);
     }

@@ -1,7 +1,7 @@
-//! The log of decisions: what is told of each, in the form of Open Policy Agent's.
+//! The log of decisions: an event for each, in the form of Open Policy Agent's.
 //!
 //! A `DecisionDraft` begins before the fields of an exchange change, because the decision is about those, and becomes an event with
-//! the outcome. `mask` leaves out of it what the document and credentials ask for. Exchanges are logged by
+//! the outcome. `mask` leaves out credentials, and values that the document names. Exchanges are logged by
 //! [`DecisionLogger`](crate::decide::DecisionLogger), flows of packets by [`DeniedFlow`](crate::denied_flow::DeniedFlow).
 
 mod draft;
@@ -18,7 +18,7 @@ use hermes_rules::judge::Phase;
 
 pub(crate) use draft::{DecisionDraft, DecisionResult, Ruling, Scene};
 
-/// What a document says of its log of decisions.
+/// The log of decisions, as a document configures it.
 pub struct DecisionLog {
     /// In millionths: which share of the decisions to allow is logged.
     sample: u32,

@@ -1,4 +1,4 @@
-//! What an authorisation server answered: bytes to a decision, without input or output.
+//! The answer of an authorisation server: bytes to a decision, without input or output.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const REASON: usize = 200;
 #[doc(alias = "bound")]
 const USER_LIMIT: usize = 256;
 
-/// What a server decided.
+/// The decision of a server.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub decision: Decision,
@@ -151,11 +151,11 @@ pub struct Owned<'a> {
     pub others: Others,
 }
 
-/// What becomes of fields that are not taken over.
+/// The handling of fields that are not taken over.
 pub(super) enum Others {
     /// A server may say more than this node asks for.
     Ignored,
-    /// What a policy of this node sets in vain is a mistake in one of the two.
+    /// A field that a policy of this node sets in vain is a mistake in one of the two.
     Refused,
 }
 
@@ -174,7 +174,7 @@ impl Owned<'_> {
         Ok(fields)
     }
 
-    /// What an answer gets of these. Those that belong to the connection or to the proxy are not for others to set.
+    /// The fields of these that an answer gets. Those that belong to the connection or to the proxy are not for others to set.
     pub fn answer(&self, mut given: AnswerFields) -> Result<AnswerFields, String> {
         if let Others::Refused = self.others {
             let mut names = given.each().into_iter().flat_map(Fields::names);
@@ -191,14 +191,14 @@ impl Owned<'_> {
         Ok(given)
     }
 
-    /// What is taken over of these, where that depends on the fields that are there. Whose an exchange is does not.
+    /// The fields of these that are taken over, where that depends on present ones. Whose an exchange is does not.
     pub(super) fn conditional(&self, fields: Fields) -> Result<Fields, String> {
         let mut taken = self.take(fields)?;
         taken.remove(USER);
         Ok(taken)
     }
 
-    /// Sets and appends what is taken over of these.
+    /// Sets and appends the fields of these that are taken over.
     pub fn changes(&self, set: Fields, append: Fields) -> Result<Changes, String> {
         changes(self.patterns, self.take(set)?, self.take(append)?)
     }
@@ -310,7 +310,7 @@ pub(super) fn denying(status: StatusCode) -> StatusCode {
     }
 }
 
-/// Without what belongs to the connection or to the proxy.
+/// Without fields of the connection or of the proxy.
 pub(super) fn without_reserved(fields: &mut Fields) {
     fields.retain(|name| !is_reserved(&name));
 }
@@ -348,7 +348,7 @@ fn is_owned(name: &str, owned: &[FieldPattern]) -> bool {
     !is_reserved(name) && owned.iter().any(|pattern| pattern.matches(name))
 }
 
-/// Changes by a server: the fields that are its own are what it says, and nothing else.
+/// Changes by a server: its own fields have the values that it gives, and no others.
 pub fn changes(owned: &[FieldPattern], set: Fields, append: Fields) -> Result<Changes, String> {
     let mut users = set.values(USER).chain(append.values(USER));
     let is_name = |user: FieldValue<'_>| {

@@ -19,12 +19,12 @@ use super::answer::{self, Answer, Answered, Owned};
 use super::facts::kind;
 use super::readings::path_of;
 
-/// The keys of a result that say what becomes of the query, and of the answer.
+/// The keys of a result for changes of the query, and of the answer.
 const TO_SET: &str = "query_parameters_to_set";
 const TO_REMOVE: &str = "query_parameters_to_remove";
 const TO_ANSWER: &str = "response_headers_to_add";
 
-/// What rules find in `input`.
+/// The `input` of rules.
 pub fn input(subject: &Subject<'_>) -> Value {
     input_with(subject, &subject.head.fields)
 }
@@ -57,7 +57,7 @@ pub(super) fn input_with(subject: &Subject<'_>, fields: &Fields) -> Value {
     }
 
     let (plain, query) = path.split_once('?').unwrap_or((&path, ""));
-    // As the plugin takes it apart: what is an encoded slash separates segments, too.
+    // As the plugin takes it apart: an encoded slash separates segments, too.
     let plain = decoded(plain, false);
     let segments: Vec<_> = plain.trim_start_matches('/').split('/').collect();
 
@@ -108,7 +108,7 @@ fn from(subject: &Subject<'_>) -> Value {
     from
 }
 
-/// What is known of an exchange besides the request, where a server that is asked over gRPC finds it, too. A user whom no one knows is empty.
+/// The facts of an exchange besides the request, where a server that is asked over gRPC finds it, too. A user whom no one knows is empty.
 pub(super) fn context(subject: &Subject<'_>) -> Map<String, Value> {
     let known = [
         ("kind", kind(subject.head).to_owned()),
@@ -122,7 +122,7 @@ pub(super) fn context(subject: &Subject<'_>) -> Map<String, Value> {
         .collect()
 }
 
-/// What is known of an exchange that Envoy's requests have no place for, and a token's claims where Envoy's own filter puts them
+/// The facts of an exchange that Envoy's requests have no place for, and a token's claims where Envoy's own filter puts them
 /// by the documentation of OPA's plugin.
 fn metadata(subject: &Subject<'_>) -> Value {
     let mut metadata = json!({
@@ -186,7 +186,7 @@ fn parsed(query: &str) -> Map<String, Value> {
     names
 }
 
-/// Without percent-encoding. What encodes no byte stays.
+/// Without percent-encoding. A `%` that encodes no byte stays.
 fn decoded(text: &str, plus_is_space: bool) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -221,7 +221,7 @@ pub(super) fn result(result: Option<&Value>, owned: &Owned<'_>) -> Answered {
             changes.remove.extend(removed(result)?);
             changes.query = query(result)?;
 
-            // Added to what the answer has: a cookie of the origin's stays.
+            // Added to the fields of the answer: a cookie of the origin's stays.
             let append = answer::fields(&flat(result, TO_ANSWER), TO_ANSWER)?;
             *changes.answer = owned.answer(AnswerFields {
                 append,

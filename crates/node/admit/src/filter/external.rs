@@ -37,7 +37,7 @@ const REMEMBERED_BYTES: usize = 4 * 1024;
 #[doc(alias("bound", "authorize.grace"))]
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
-/// One authorisation server, and what it said lately.
+/// One authorisation server, and its recent answers.
 pub(super) struct External {
     name: String,
     server: Arc<Server>,
@@ -67,7 +67,7 @@ impl Memory {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// An answer, with what is left of the time for which it counts.
+    /// An answer, with the remaining time for which it counts.
     fn find(&self, key: &[u8]) -> Option<Answer> {
         let now = self.now();
         let Remembered { mut answer, at } = self.known.lock().find(key, now).cloned()?;
@@ -184,7 +184,7 @@ impl External {
         }
     }
 
-    /// What an answer says.
+    /// The verdict of an answer.
     fn read(&self, reply: ServerReply) -> Answered {
         let (head, content) = reply;
         match self.server.form {

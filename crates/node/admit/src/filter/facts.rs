@@ -1,4 +1,4 @@
-//! What rules and filters compare of an exchange.
+//! The facts of an exchange that rules and filters compare.
 
 use hermes_config::model::ExchangeKind;
 use hermes_http::{Kind, RequestHead};
@@ -42,7 +42,7 @@ pub fn facts<'a>(
     }
 }
 
-/// What an exchange carries, in a word.
+/// The payload of an exchange, in a word.
 pub fn kind(head: &RequestHead) -> &'static str {
     exchange_kind(head.kind()).word()
 }

@@ -22,7 +22,7 @@ use super::rego;
 /// Where it is written.
 pub const PLACE: &str = "policy.packets.rego";
 
-/// What the kind of an exchange is for requests.
+/// Stands in the place of an exchange's kind.
 const KIND: &str = "packet";
 
 /// A policy about flows.
@@ -30,7 +30,7 @@ pub struct FlowRego {
     evaluator: Evaluator,
 }
 
-/// What a policy says of a flow.
+/// The answer of a policy about a flow.
 #[derive(Debug)]
 pub struct FlowRuling {
     /// The outcome.
@@ -39,30 +39,30 @@ pub struct FlowRuling {
     pub reason: String,
 }
 
-/// What is known of the tunnel of a flow.
+/// The tunnel of a flow.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowTunnel<'a> {
     /// Its user, if the user is known.
     pub user: Option<&'a str>,
     /// The groups of that user.
     pub groups: &'a [&'a str],
-    /// What the token of the user claims.
+    /// The claims of the user's token.
     pub claims: Option<&'a Map<String, Value>>,
     /// The names of the client's certificate.
     pub certificate: Option<&'a CertificateNames>,
     /// Its listener.
     pub listener: &'a str,
-    /// What the tunnel is for.
+    /// The target of the tunnel.
     pub target: &'a str,
 }
 
 impl FlowRego {
-    /// That of a document, if it has one; what is wrong with it is reported.
+    /// That of a document, if it has one; its problems are reported.
     pub fn read(document: &Document, problems: &mut Vec<Problem>) -> Option<Arc<Self>> {
         let packets = document.policy.as_ref()?.packets.as_ref()?;
         let config = packets.rego.as_ref()?;
         let policy = rego::policy(&config.files, &config.query, PLACE, problems)?;
-        // Nothing waits: the bounds are those of what is asked at once.
+        // Nothing waits: the bounds are those of questions at once.
         let evaluator = Evaluator::new(policy, Budget::default(), 1);
         let evaluator = evaluator
             .map_err(|wrong| problems.push(Problem::new(child(PLACE, "query"), wrong.to_string())))
@@ -77,7 +77,7 @@ impl FlowRego {
         Some(Arc::new(Self { evaluator }))
     }
 
-    /// What it says of a flow. What it cannot decide it does not allow.
+    /// Its answer about a flow. A flow that it cannot decide on is not allowed.
     pub fn judge(&self, question: &FlowQuestion, tunnel: FlowTunnel<'_>) -> FlowRuling {
         let undecided = |reason: String| FlowRuling {
             outcome: Outcome::FailedClosed,
@@ -108,7 +108,7 @@ impl FlowRego {
     }
 }
 
-/// What is known of a flow, in the form of requests: the target is where its opener sends, the source where it comes from.
+/// The input about a flow, in the form of requests: the target is where its opener sends, the source where it comes from.
 pub(crate) fn described_flow(
     flow: &IpFlow,
     knows_ports: bool,

@@ -20,7 +20,7 @@ use super::envoy;
 use super::undecided::Undecided;
 use crate::buffered::Content;
 
-/// What is called.
+/// The method that is called.
 pub const PATH: &str = "/envoy.service.auth.v3.Authorization/Check";
 
 /// Bytes before a message: whether it is compressed, and its length.
@@ -107,7 +107,7 @@ pub fn call(head: &mut RequestHead) {
     }
 }
 
-/// Reads an answer. What decides nothing is refused: the question may be why.
+/// Reads an answer. One that decides nothing is refused: the question may be why.
 pub fn answer(head: &ResponseHead, content: &Content, owned: &Owned<'_>) -> Answered {
     if head.status != StatusCode::OK {
         return Err(Undecided::status(head.status, "the server"));
@@ -176,7 +176,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// A `HeaderValueOption`. Where it does not say whether it appends, `appends` does. Returns whether it asks for what no one knows.
+    /// A `HeaderValueOption`. Where it does not say whether it appends, `appends` does. Returns whether it asks for an unknown action.
     fn read(&mut self, mut reader: Reader<'_>, mut appends: bool) -> Result<bool, BadMessage> {
         let mut pair = (String::new(), String::new());
         let mut action = 0;
@@ -189,7 +189,7 @@ impl Lines {
             }
         }
 
-        // `HeaderAppendAction`; 0 is what is not said.
+        // `HeaderAppendAction`; 0 is the default.
         let lines = match (action, appends) {
             (0, true) => &mut self.append,
             (0, false) | (2, _) => &mut self.set,

@@ -1,6 +1,6 @@
 //! *Authorize*: filters see an exchange after it was identified and tagged, and before its route is chosen.
 //!
-//! A filter decides on the head alone, so that messages and tunnels of every kind are alike to it. What it adds to the fields
+//! A filter decides on the head alone, so that messages and tunnels of every kind are alike to it. Fields that it adds
 //! feeds the routes.
 
 mod answer;
@@ -49,7 +49,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// `None` if what decides is missing, which was reported.
+    /// `None` if the decider is missing, which was reported.
     pub fn new(
         config: &Authorize,
         names: &Arc<Names>,
@@ -93,7 +93,7 @@ impl Checkpoint {
                 ),
                 ..verdict
             },
-            // What cannot be done as it was decided is not passed over.
+            // A change that cannot be made as it was decided is not passed over.
             Some(Disobeyed::Unwritable) => Verdict {
                 outcome: Outcome::FailedClosed,
                 took: verdict.took,

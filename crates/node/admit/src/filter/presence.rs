@@ -37,7 +37,7 @@ const COST: u32 = 10;
 #[doc(alias = "bound")]
 const LONGEST_COST: Duration = Duration::from_secs(60);
 
-/// What an own question showed.
+/// The evidence of an own question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// Some answer.
@@ -50,7 +50,7 @@ pub(super) enum Evidence {
     Nothing,
 }
 
-/// What becomes of questions of clients.
+/// The standing of a server for questions of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     /// They are asked.
@@ -61,7 +61,7 @@ pub(super) enum Standing {
     Away,
 }
 
-/// What is known of one server.
+/// The presence of one server.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
     state: Whereabouts,
@@ -178,7 +178,7 @@ impl Presence {
 }
 
 impl Doubt {
-    /// An own question failed. `work`: how long the server may take for what it never answered. Says whether it is away.
+    /// An own question failed. `work`: how long the server may take for a question that it never answered. Says whether it is away.
     fn failed(
         &mut self,
         evidence: Evidence,

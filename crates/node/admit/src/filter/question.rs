@@ -1,4 +1,4 @@
-//! What an authorisation server is asked.
+//! The question to an authorisation server.
 
 use aws_lc_rs::digest;
 use bytes::Bytes;
@@ -85,7 +85,7 @@ impl Question {
                 let mut fields = forwarded(subject)?;
                 let path = format!("{prefix}{}", path_of(subject.head));
 
-                // What is ours is not among them.
+                // Our own fields are not among them.
                 fields.replace(&shown);
                 match body {
                     AuthorizeBody::None => {
@@ -190,7 +190,7 @@ impl Question {
     }
 }
 
-/// Says who asks, and what the content is.
+/// Names the asking node, and the type of the content.
 fn describe(head: &mut RequestHead, form: &Form, content: &[u8]) {
     if !head.fields.contains_key(USER_AGENT) {
         head.fields
@@ -205,7 +205,7 @@ fn describe(head: &mut RequestHead, form: &Form, content: &[u8]) {
     }
 }
 
-/// What the server is told of fields: those of the exchange, and what was shown to this node.
+/// The fields for the server: those of the exchange, and credentials for this node.
 fn told(send: &[FieldPattern], subject: &Subject<'_>) -> Fields {
     let mut shown = shown(send, &subject.head.fields);
     for (name, value) in subject
@@ -213,7 +213,7 @@ fn told(send: &[FieldPattern], subject: &Subject<'_>) -> Fields {
         .iter()
         .filter(|(name, _)| is_sent(send, name.as_str()))
     {
-        // What the listener did not read is among the fields still.
+        // Credentials that the listener did not read are among the fields still.
         if !subject.head.fields.contains_key(name) {
             shown.append(name, value);
         }
@@ -246,7 +246,7 @@ fn question_method(head: &RequestHead) -> Method {
     }
 }
 
-/// What servers for other proxies look for, too.
+/// Fields that servers for other proxies look for.
 fn forwarded(subject: &Subject<'_>) -> Result<Fields, String> {
     let Subject {
         head,
@@ -316,7 +316,7 @@ pub fn described(subject: &Subject<'_>, shown: &Fields) -> Value {
     })
 }
 
-/// The same, and what stays in this program.
+/// The same, with values that stay in this program.
 pub fn known(subject: &Subject<'_>, shown: &Fields) -> Value {
     let mut known = described(subject, shown);
     let certificate = subject.certificate().map(described_certificate);

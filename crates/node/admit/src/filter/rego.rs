@@ -37,7 +37,7 @@ const FILE: u64 = 1024 * 1024;
 #[doc(alias = "bound")]
 const OF_THREAD: usize = 4;
 
-/// The policy of an entry, ready to be asked; what is wrong with it is reported.
+/// The policy of an entry, ready to be asked; its problems are reported.
 pub(super) fn evaluator(rego: &Rego, path: &str, problems: &mut Vec<Problem>) -> Option<Evaluator> {
     let policy = policy(&rego.files, &rego.query, path, problems)?;
     let usual = Budget::default();

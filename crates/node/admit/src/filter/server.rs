@@ -55,13 +55,13 @@ pub(super) struct Server {
     upstream: Arc<Upstream>,
     turns: Turns,
     pace: Mutex<Pace>,
-    /// What is known of its absence; `None` where nothing opens.
+    /// The knowledge of its absence; `None` where nothing opens.
     presence: Option<Absence>,
     /// Questions of clients that are at the server.
     asked: AtomicUsize,
 }
 
-/// What is found out about the absence of a server.
+/// The knowledge of a server's absence.
 struct Absence {
     presence: watch::Sender<Presence>,
     /// Whether a task asks.
@@ -70,7 +70,7 @@ struct Absence {
     wanted: Mutex<Instant>,
 }
 
-/// What is asked at once, and how long an answer may take.
+/// Questions at once, and the time for an answer.
 pub struct Limits {
     pub(super) concurrency: usize,
     pub timeout: Duration,
@@ -160,6 +160,7 @@ impl Server {
             let turn = self.turns.take(asker, None).await;
             let turn = turn.map_err(|NoTurn| self.crowded())?;
 
+            // The server may have gone away while this one waited for its turn.
             let held_back = self
                 .presence
                 .as_ref()
@@ -170,7 +171,7 @@ impl Server {
         }
     }
 
-    /// What becomes of a question, as soon as that is known.
+    /// The fate of a question, as soon as that is known.
     async fn standing(self: &Arc<Self>, client: &Client) -> Standing {
         let Some(absence) = &self.presence else {
             return Standing::Asked;

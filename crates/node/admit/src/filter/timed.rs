@@ -9,7 +9,7 @@ use http::StatusCode;
 
 use super::external::{GRACE, TIMEOUT};
 
-/// A filter of the program, and what happens to exchanges when it does not decide in time.
+/// A filter of the program, and the fate of exchanges on which it does not decide in time.
 pub(super) struct Timed {
     filter: Arc<dyn Filter>,
     timeout: Duration,

@@ -1,7 +1,7 @@
 //! A question that no one decided, and whose doing that may be.
 //!
-//! `fail: open` is for servers that are [away](super::presence). What a client can bring about never opens: else a refused client would
-//! look for a request that cannot be asked about. An answer to its question, however bad, is no absence: a policy that contradicts
+//! `fail: open` is for servers that are [away](super::presence). A failure that a client can bring about never opens: else a refused client
+//! would look for a request that cannot be asked about. An answer to its question, however bad, is no absence: a policy that contradicts
 //! itself about some input, or a server that it makes fail, would be a way past.
 
 use hermes_http::Cause;
@@ -21,14 +21,14 @@ pub const LARGE: usize = 4 * 1024;
 pub(super) struct Undecided {
     pub reason: String,
     pub whose: Whose,
-    /// What it shows of the server, where the node asked by itself.
+    /// The evidence about the server, where the node asked by itself.
     pub(super) evidence: Evidence,
 }
 
 /// Whose doing it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// The server's, which is away by what the node found by itself: `fail` says what becomes of the exchange.
+    /// The server's, which is away by what the node found by itself: `fail` decides about the exchange.
     Away,
     /// Perhaps that of the server, which gave no answer: refused, unless it turns out to be away.
     Absent,
@@ -72,7 +72,7 @@ impl Undecided {
         Self::new(reason, of_status(status))
     }
 
-    /// No connection. What this machine has no room for, other clients may have taken.
+    /// No connection. Other clients may have taken the descriptors or ports of this machine.
     pub fn connect(failure: &ConnectFailure) -> Self {
         let own = [
             FailureKind::Limit,
@@ -114,7 +114,7 @@ impl Undecided {
     }
 }
 
-/// What stands in an answer may come from what the client wrote.
+/// An answer may contain text that the client wrote.
 impl From<String> for Undecided {
     fn from(reason: String) -> Self {
         Self::unknown(reason)

@@ -1,4 +1,4 @@
-//! What tunnels leave behind that outlive the path to them, until another exchange goes on with them.
+//! Tunnels that outlive the path to them, until another exchange goes on with them.
 
 mod policy;
 mod secret;
@@ -29,7 +29,7 @@ pub const WINDOW: usize = 4 * 1024 * 1024;
 #[doc(alias("bound", "resume.keep_for"))]
 pub const KEEP_FOR: Duration = Duration::from_secs(600);
 
-/// What the workers share of them.
+/// The sessions of all workers that outlive their paths.
 pub struct Outliving {
     /// UDP sessions that end here.
     pub datagrams: Arc<Resumable>,

@@ -1,4 +1,4 @@
-//! What a route says of tunnels that outlive their path.
+//! The settings of a route for tunnels that outlive their path.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use hermes_config::model::{Route, Tunnel, TunnelAnswer};
 
 use super::{KEEP_FOR, WINDOW};
 
-/// What it says.
+/// The settings.
 #[derive(Debug, Clone, Copy)]
 pub struct ResumePolicy {
     /// Bytes from the client that are kept here until they have arrived.
@@ -25,7 +25,7 @@ impl Default for ResumePolicy {
 }
 
 impl ResumePolicy {
-    /// What holds for connections to names of the overlay where the route says nothing: programs behind them, such as ssh, have nothing
+    /// The policy for connections to names of the overlay where the route says nothing: programs behind them, such as ssh, have nothing
     /// else that would bring them back. Their bytes pass through this process in any case, so that it costs a window.
     pub(crate) fn of_names(route: &Route) -> Option<Self> {
         let said = route.tunnel.as_ref().and_then(Tunnel::details);
@@ -35,7 +35,7 @@ impl ResumePolicy {
         (!is_decided && !is_changed).then(Self::default)
     }
 
-    /// What the route says; nothing if its tunnels end with their path.
+    /// The policy of the route; `None` if its tunnels end with their path.
     pub fn of(route: &Route) -> Option<Self> {
         let resume = route
             .tunnel

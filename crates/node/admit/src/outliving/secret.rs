@@ -1,4 +1,4 @@
-//! What proves that a session is resumed by the end that opened it.
+//! The proof that a session is resumed by the end that opened it.
 
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use hermes_proto::resumable::{Grant, SESSION, Ticket};

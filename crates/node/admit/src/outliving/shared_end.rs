@@ -19,7 +19,7 @@ struct EndState {
     delivered: bool,
 }
 
-/// What a path is to carry next.
+/// The next load of a path.
 pub enum ToPath {
     /// A capsule of the protocol.
     Capsule(Bytes),
@@ -66,7 +66,7 @@ impl SharedEnd {
         self.change(|state| state.end.reset(code, reason));
     }
 
-    /// What is to be written there next, if there is something.
+    /// The next delivery to that side, if there is one.
     pub fn delivery(&self) -> Option<Delivery> {
         let delivery = self.0.lock().end.poll_deliver()?;
         self.change(|_| {});
@@ -81,7 +81,7 @@ impl SharedEnd {
         }
     }
 
-    /// The end of what came was written there, too.
+    /// The end was written there, too.
     pub fn delivered(&self) {
         self.change(|state| state.delivered = true);
     }
@@ -91,7 +91,7 @@ impl SharedEnd {
         self.poll(cx, |state| state.delivered.then_some(()))
     }
 
-    /// What the path is to carry next, if there is something.
+    /// The next load of the path, if there is one.
     pub fn to_path(&self) -> Option<ToPath> {
         self.0.lock().next_for_path()
     }

@@ -1,9 +1,9 @@
-//! What the replay window of a tunnel may hold: charged to the tunnel's user, or to its source.
+//! The replay window of a tunnel: charged to the tunnel's user, or to its source.
 
 use hermes_net::memory::{Charge, Overdrawn, OwnerAccount, Purpose};
 use hermes_proto::resumable::LEAST_WINDOW;
 
-/// What the window of one tunnel may hold. It grows by [`LEAST_WINDOW`] bytes.
+/// The bytes that the window of one tunnel may hold. It grows by [`LEAST_WINDOW`] bytes.
 pub struct WindowShare {
     charge: Charge,
     /// The most that it takes, in bytes.
@@ -32,7 +32,7 @@ impl WindowShare {
         }
     }
 
-    /// Gives back what a window that holds so many bytes does not need: it may need twice as much in a moment.
+    /// Gives back bytes that a window with so many in it does not need: it may need twice as many in a moment.
     pub(crate) fn shrink(&mut self, held: usize) {
         let needed = (held * 2).div_ceil(LEAST_WINDOW).max(1) * LEAST_WINDOW;
         if needed * 2 <= self.bytes() {
@@ -72,7 +72,7 @@ mod tests {
         let (memory, alice) = account("alice");
         let take = |of: &OwnerAccount| WindowShare::take(of, 1).ok();
         let all: Vec<_> = std::iter::from_fn(|| take(&alice)).collect();
-        // Three quarters of an owner's share: sessions leave the rest to what is not optional.
+        // Three quarters of an owner's share: sessions leave the rest to uses that are not optional.
         assert!(
             all.len() >= BUDGET / 4 * 3 / 4 / LEAST_WINDOW - 1,
             "{}",

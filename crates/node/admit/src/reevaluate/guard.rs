@@ -109,6 +109,7 @@ impl TunnelGuard {
         let mut next = pin!(state.words().next());
 
         poll_fn(move |cx| {
+            // First: an expired credential does not wait behind other words.
             if due(expiry, cx) {
                 return Poll::Ready(GuardEvent::Expired);
             }

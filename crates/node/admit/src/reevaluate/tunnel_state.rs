@@ -292,6 +292,7 @@ impl TunnelState {
                     let (_, order) = self.verdict(&snapshot, head, user);
                     (order, lasts)
                 }
+                // A filter that cannot decide lets an open tunnel go on for its grace: a server that restarts should not end all tunnels.
                 Ok(FilterRuling::Denied(denied)) if began.elapsed() + pause <= denied.grace => {
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -407,7 +408,7 @@ impl TunnelState {
                     .believe(&mut head)
                     .map_err(|refusal| Reason::Identity(refusal.reason()))?;
             }
-            // What was opened on behalf of another, or became long when it was answered: whose it is was decided.
+            // Opened on behalf of another, or long only since its answer: its user was decided before.
             None => {
                 head = (*self.opened.lock().head).clone();
                 user = self.routed.user.clone();
@@ -514,7 +515,7 @@ impl TunnelState {
 
         let listener = self.listener(snapshot);
         let whose = listener.known_user(auth, user);
-        // Routes see what the client sent; the tunnel was opened with the CONNECT that a POST
+        // Routes see the client's request; the tunnel was opened with the CONNECT that a POST
         // means.
         let asked = head.clone();
         post::arrived(head);

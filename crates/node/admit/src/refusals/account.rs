@@ -1,13 +1,13 @@
-//! What is said of an exchange, step by step.
+//! The account of an exchange, step by step.
 
 use hermes_config::Places;
 use hermes_rules::judge::Step;
 use serde::{Deserialize, Serialize};
 
-/// What became of an exchange, or would become of one.
+/// The fate of an exchange, or its forecast.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
-    /// What it asks for, in words.
+    /// Its request, in words.
     pub question: String,
     /// The node that was asked; `None` for a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -15,13 +15,13 @@ pub struct Account {
     /// Where it enters; empty for a packet, about which no listener decides.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub listener: String,
-    /// What was compared, in order.
+    /// The steps that were compared, in order.
     pub steps: Vec<Stated>,
     /// Whose it is.
     pub user: Option<String>,
     /// The route that it takes.
     pub route: Option<String>,
-    /// What the egress rules say, where an address is checked that the request chose.
+    /// The verdict of the egress rules, where the request chose an address.
     pub egress: Option<String>,
     /// Whether it goes on.
     pub allowed: bool,
@@ -47,16 +47,16 @@ pub struct Stated {
     pub path: String,
     /// The file and line, as `node.yaml:12`; `None` where no file says it.
     pub place: Option<String>,
-    /// What came of it.
+    /// The result.
     pub said: String,
 }
 
 /// The circumstances of a refusal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Happened {
-    /// What the refusal is called.
+    /// The name of the refusal.
     pub refusal: String,
-    /// The exchange, by its identifier in records; `None` for what was no request.
+    /// The exchange, by its identifier in records; `None` where there was no request.
     pub exchange: Option<String>,
     /// When (RFC 3339, UTC).
     pub time: String,
@@ -79,7 +79,7 @@ pub struct Happened {
 pub struct Later {
     /// The proxy.
     pub node: String,
-    /// What it calls the refusal.
+    /// Its name for the refusal.
     pub refusal: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! The last refusals of a node.
 //!
-//! What was compared is not written down while it is compared: that would cost every exchange. The head is kept instead, and
+//! Comparisons are not written down while they are made: that would cost every exchange. The head is kept instead, and
 //! compared again when someone asks.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::ring::{Ring, RingEntry};
 use crate::snapshot::{ListenerRules, Snapshot};
 
 /// Refusals that a node remembers of users, and as many of strangers and of handshakes, which cannot push out those of users: minutes
-/// of what goes wrong, and some megabytes at most. Who has most of them loses its oldest for the next.
+/// of what goes wrong, and some megabytes at most. The owner of most of them loses its oldest for the next.
 #[doc(alias = "bound")]
 const REMEMBERED: usize = 512;
 
@@ -31,7 +31,7 @@ const REMEMBERED: usize = 512;
 #[doc(alias = "bound")]
 const PACKETS: usize = 1024;
 
-/// Bytes of the fields that are kept of a refused request, names included: what rules look at is shorter. The lines behind that
+/// Bytes of the fields that are kept of a refused request, names included: fields that rules look at are shorter. The lines behind that
 /// are forgotten.
 #[doc(alias = "bound")]
 const FIELD_BYTES: usize = 4096;
@@ -69,9 +69,9 @@ pub struct RememberedRefusal {
     pub listener: Arc<str>,
     /// The connection that it came on.
     pub source: Arc<StreamInfo>,
-    /// What it was that became no exchange.
+    /// The kind of arrival that became no exchange.
     pub instead: Instead,
-    /// What the exchange was by then; `None` for what was no request.
+    /// The exchange as it was then; `None` where there was no request.
     pub learnt: Option<Learnt>,
     /// The request; `None` once its head went on.
     pub head: Option<Box<RequestHead>>,
@@ -83,7 +83,7 @@ pub struct RememberedRefusal {
 
 /// Why an exchange is refused.
 pub struct Cause {
-    /// The phase, and what in the document says so; `None`: what the exchange had come to.
+    /// The phase and the place in the document; `None`: those that the exchange had come to.
     pub at: Option<(Phase, String)>,
     /// In words.
     pub said: String,
@@ -91,10 +91,10 @@ pub struct Cause {
     pub status: Option<u16>,
 }
 
-/// What was refused before it became an exchange.
+/// An arrival that was refused before it became an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Instead {
-    /// What came as a request, and is none.
+    /// Bytes that came as a request, and are none.
     Request,
     /// A handshake of TLS over TCP.
     Tls,
@@ -115,7 +115,7 @@ impl Instead {
     }
 }
 
-/// What is known of an exchange when it is refused.
+/// The circumstances in which an exchange is refused.
 pub struct Circumstances<'a> {
     /// The rules that refused it.
     pub snapshot: &'a Snapshot,
@@ -125,7 +125,7 @@ pub struct Circumstances<'a> {
     pub source: &'a Arc<StreamInfo>,
     /// Its record, if it became an exchange.
     pub exchange: Option<&'a Exchange>,
-    /// What it was, where there is no exchange.
+    /// The kind of arrival, where there is no exchange.
     pub instead: Instead,
     /// The request, as far as it is still here.
     pub head: Option<&'a RequestHead>,
@@ -145,7 +145,7 @@ impl Cause {
 }
 
 impl Circumstances<'_> {
-    /// What in the document the exchange had come to: the upstream that it was sent to, its route, or its listener.
+    /// The place in the document that the exchange had come to: the upstream that it was sent to, its route, or its listener.
     fn place(&self, learnt: Option<&Learnt>) -> (Phase, String) {
         let upstream = learnt.and_then(|learnt| learnt.view.upstream.as_deref());
         let known = upstream.filter(|name| self.snapshot.document.upstreams.contains_key(*name));
@@ -192,7 +192,7 @@ impl LastRefusals {
             Instead::Request => (&self.strangers, REMEMBERED),
         };
         let forgotten = ring.lock().push(remembered, most);
-        // What they hold is given back without the lock.
+        // Their memory is freed without the lock.
         drop(forgotten);
     }
 
@@ -221,7 +221,7 @@ pub struct RefusalLine {
     source: String,
     user: Option<String>,
     listener: String,
-    /// What was asked for.
+    /// The request.
     target: String,
     status: Option<u16>,
     reason: String,
@@ -278,7 +278,7 @@ impl RememberedRefusal {
         }
     }
 
-    /// What was asked for.
+    /// The request.
     fn question(&self) -> String {
         let view = self.learnt.as_ref().map(|learnt| &learnt.view);
         let question = view.map(|view| format!("{} {}", view.method, view.target));
@@ -291,7 +291,7 @@ impl RememberedRefusal {
         Some(self.id) == id || self.learnt.as_ref().is_some_and(is_exchange)
     }
 
-    /// What is said of it, with these steps.
+    /// The account of it, with these steps.
     pub fn account(
         &self,
         snapshot: &Snapshot,
@@ -334,7 +334,7 @@ impl RememberedRefusal {
     }
 }
 
-/// What is kept of a request: neither credentials nor more than some fields. Nothing of it is a part of a buffer that the whole head
+/// The kept part of a request: no credentials, and only some fields. Nothing of it is a part of a buffer that the whole head
 /// was read into. Nothing is kept where its line is too long.
 fn kept(head: &RequestHead) -> Option<RequestHead> {
     if line_bytes(head) > LINE_BYTES {

@@ -5,11 +5,11 @@ use std::collections::{HashMap, VecDeque};
 
 use hermes_net::memory::Owner;
 
-/// Bytes that the refusals of one kind take together. 8 KiB for each is twice of what browsers send.
+/// Bytes that the refusals of one kind take together. 8 KiB for each is twice the size of a browser's request.
 #[doc(alias = "bound")]
 const RING_BYTES: usize = 4 << 20;
 
-/// What a ring keeps.
+/// An entry of a ring.
 pub(crate) trait RingEntry {
     /// Whose it is.
     fn owner(&self) -> Owner;
@@ -75,6 +75,7 @@ impl<R: RingEntry> Ring<R> {
         self.bytes += size;
 
         let mut forgotten = Vec::new();
+        // The largest owner pays: one client that is refused in a loop cannot push out the refusals of others.
         while self.count > most || self.bytes > RING_BYTES {
             let Some(oldest) = self.forget() else {
                 break;

@@ -31,7 +31,7 @@ const BATCHES: usize = 8;
 #[doc(alias = "bound")]
 const TUNNELS_WAITING: usize = 64 * 1024;
 
-/// What each user has at each listener.
+/// The shares of each user at each listener.
 pub struct UserShares {
     /// Connections of those who are known by a password or token.
     pub connections: Users,

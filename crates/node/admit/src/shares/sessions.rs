@@ -40,7 +40,7 @@ type UserOfListener = (Arc<str>, String);
 struct Member {
     exchange: Arc<Exchange>,
     target: Target,
-    /// What it had moved when it was looked at last, and since when that is so.
+    /// The bytes that it had moved when it was looked at last, and since when.
     seen: (u64, Instant),
 }
 

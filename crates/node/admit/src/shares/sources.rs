@@ -1,4 +1,4 @@
-//! How much each source, and each user, has open: one of them must not use up what a listener takes.
+//! How much each source, and each user, has open: one of them must not use up the room of a listener.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! What the log tells of a listener that has reached its bounds.
+//! The log of a listener's bounds that are reached.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -16,7 +16,7 @@ pub struct SessionBound {
     pub most: usize,
 }
 
-/// What the log tells of bounds that are reached.
+/// Throttles the log of bounds that are reached.
 #[derive(Debug, Default)]
 pub(super) struct LimitLog {
     evicted: Periodic,
@@ -27,7 +27,7 @@ pub(super) struct LimitLog {
 }
 
 impl ListenerRules {
-    /// Notes that a user has reached a bound. The first is warned about: what such a user loses looks like a fault of the network.
+    /// Notes that a user has reached a bound. The first is warned about: to such a user it looks like a fault of the network.
     pub fn user_refused(&self, user: &str, limit: &str, most: usize) {
         if self.limit_log.warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(listener = %self.name, user, "refused: {limit} is {most}");

@@ -1,4 +1,4 @@
-//! What one listener asks of its clients, made ready.
+//! The rules of one listener for its clients, compiled for use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,11 +46,11 @@ const SOURCES: usize = 10;
 #[doc(alias("bound", "limits.per_source"))]
 const DESCRIPTORS: usize = 8;
 
-/// Connections that a source may always have: what a browser opens, and some more.
+/// Connections that a source may always have: those that a browser opens, and some more.
 #[doc(alias("bound", "limits.per_source"))]
 const FEWEST_OF_SOURCE: usize = 16;
 
-/// Users who are needed to fill what a worker takes: they are known, and can be asked.
+/// Users who are needed to fill a worker: they are known, and can be asked.
 #[doc(alias("bound", "limits.connections_per_user"))]
 const USERS: usize = 4;
 
@@ -68,7 +68,7 @@ const RATE_WINDOW: Duration = Duration::from_secs(20);
 #[doc(alias("bound", "limits.sessions_per_user"))]
 const SESSIONS_PER_USER: usize = 4096;
 
-/// Bytes of datagrams that wait for a tunnel: what Envoy deployments for video use.
+/// Bytes of datagrams that wait for a tunnel: as in Envoy deployments for video.
 #[doc(alias("bound", "datagrams.hold_bytes"))]
 const HOLD_BYTES: usize = 160 * 1024;
 
@@ -90,7 +90,7 @@ pub enum Counted {
     Always(usize),
 }
 
-/// What one user may have open at a listener at once, over all workers.
+/// The bounds of one user at a listener, over all workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserBounds {
     /// Connections, of a user whom a password or token makes known.
@@ -176,7 +176,7 @@ impl ListenerRules {
         Ok(())
     }
 
-    /// The same without regard to what was found before.
+    /// The same without regard to the kept answer.
     fn believes(&self, source: &StreamInfo, now: u64) -> Result<(), String> {
         // The link is this node's own; its upstream judges who is at the other end, and a change of that makes another link.
         if self.config.attach().is_some() {
@@ -258,7 +258,7 @@ impl ListenerRules {
             .max(1)
     }
 
-    /// What one user may have open at once, over all workers; `whom` says who it is where that matters.
+    /// The bounds of one user, over all workers; `whom` names the user where that matters.
     pub fn user_bounds<'a>(&self, whom: impl FnOnce() -> Whom<'a>) -> UserBounds {
         let limits = &self.config.limits;
         let own = match limits.users.as_slice() {
@@ -333,7 +333,7 @@ impl ListenerRules {
         tracing::debug!(listener = %self.name, %peer, "refused: limits.per_source is reached");
     }
 
-    /// What becomes of datagrams that are too large for QUIC datagrams: by `route`, else by the listener.
+    /// The handling of datagrams that are too large for QUIC datagrams: by `route`, else by the listener.
     pub fn oversize(&self, route: Option<&Datagrams>) -> Oversize {
         let stated = route.and_then(|route| route.oversize);
         stated
@@ -341,7 +341,7 @@ impl ListenerRules {
             .unwrap_or_default()
     }
 
-    /// What a UDP port says of its datagrams.
+    /// The settings for datagrams of a UDP port.
     fn datagrams(&self) -> Option<&Datagrams> {
         self.config.udp()?.datagrams.as_ref()
     }
@@ -371,7 +371,7 @@ pub fn is_challenge(info: &StreamInfo) -> bool {
     alpn == Some(hermes_acme::ALPN)
 }
 
-/// What listeners are made of.
+/// Compiles listeners.
 pub(super) struct Building<'a> {
     pub document: &'a Document,
     /// Those before.
@@ -403,7 +403,7 @@ impl Building<'_> {
         all
     }
 
-    /// What a listener's connections mean. A name that no plug has, or wrong settings, are reported with the others.
+    /// The ingress of a listener's connections. A name that no plug has, or wrong settings, are reported with the others.
     fn ingress(&self, config: &Listener) -> Option<Arc<dyn Ingress>> {
         match config.ingress() {
             Some(named) => self.plugs.ingresses.named("ingress", named).ok(),
@@ -481,7 +481,7 @@ impl ListenerTls {
             .as_ref()
             .map(|authorities| Clients::read(tls_source(authorities), &revocation_lists(tls)))
             .transpose();
-        // It reads the same files: what is wrong with them is said there.
+        // It reads the same files: their problems are reported there.
         let unreadable = unreadable(path, tls);
         if !unreadable.is_empty() {
             return Err(unreadable);
@@ -501,7 +501,7 @@ impl ListenerTls {
     }
 }
 
-/// The templates that hold; `lint` has said of the others what is wrong with them.
+/// The valid templates; `lint` has reported the others.
 fn templates(texts: Option<&OneOrMany<String>>) -> Vec<UriTemplate> {
     texts
         .into_iter()
@@ -531,7 +531,7 @@ fn server_tls(
         alpn: &alpn,
     };
 
-    // What is wrong with the folder of one that is obtained has been said.
+    // A problem with the folder of obtained certificates was reported.
     let made = made(tls, options, certificates).ok_or(None)?;
     made.map_err(Some)
 }
@@ -568,7 +568,7 @@ fn quic_options(
     let keys = secret.map_or_else(quic::Keys::random, |secret| quic::Keys::derive(&secret));
 
     let usual = quic::ServerOptions::new(tls.clone(), keys);
-    // What the handshake allows cannot be taken back.
+    // A number that the handshake allows cannot be lowered later.
     let streams = options(config).streams;
     Some(quic::ServerOptions {
         early_data: files.early_data,
@@ -590,7 +590,7 @@ fn made(
     })
 }
 
-/// What a client can agree to speak, over TCP.
+/// The protocols that a client can agree to, over TCP.
 fn application_protocols(tls: &ServerTls, versions: &[HttpVersion]) -> Vec<&'static [u8]> {
     let spoken = [
         (HttpVersion::H2, b"h2".as_slice()),

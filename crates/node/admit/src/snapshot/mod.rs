@@ -1,6 +1,6 @@
 //! A snapshot: one valid configuration, ready to decide with.
 //!
-//! It is immutable. An exchange keeps the one that it began with; what is learnt at run time lives elsewhere.
+//! It is immutable. An exchange keeps the one that it began with; knowledge from run time lives elsewhere.
 
 mod address_rules;
 mod known_user;
@@ -55,15 +55,15 @@ pub use this_node::ThisNode;
 pub struct Snapshot {
     /// Counts the snapshots of this process, from 1.
     pub revision: u64,
-    /// What it was made from.
+    /// The document that it was compiled from.
     pub document: Document,
     /// The files that the document stands in.
     pub files: Vec<PathBuf>,
     /// This node, as others see it.
     pub node: ThisNode,
-    /// What is decided by.
+    /// The compiled rules.
     pub rules: Rules<Arc<Next>>,
-    /// What decides beside the rules.
+    /// The deciders beside the rules.
     pub policing: Policing,
     /// Whether a route has tunnels that come or leave as POST.
     pub(crate) tunnels_by_post: bool,
@@ -79,7 +79,7 @@ pub struct Snapshot {
     pub reports: ReportSinks,
 }
 
-/// What decides beside the rules.
+/// The deciders beside the rules.
 pub struct Policing {
     /// Counts the decisions of the policy, if there is one.
     pub tally: Option<PolicyTally>,
@@ -92,8 +92,8 @@ pub struct Policing {
 }
 
 impl Snapshot {
-    /// Makes a snapshot of a document. Upstreams that did not change keep what `previous` learnt of them. It is a
-    /// draft until it is known on which sockets the process listens. `plugs` are what the document may name of the program.
+    /// Makes a snapshot of a document. Upstreams that did not change keep the knowledge of `previous` about them. It is a
+    /// draft until it is known on which sockets the process listens. `plugs` are those that the document may name.
     ///
     /// # Errors
     /// Everything that is wrong with the document or with the files it names, each with its place.
@@ -163,7 +163,7 @@ impl Snapshot {
         }))
     }
 
-    /// Leaves of trailers what may pass: they come when everything was decided.
+    /// Removes trailers that may not pass: they come when everything was decided.
     pub fn strip_trailers(&self, trailers: &mut Fields, from: Side) {
         let rules = &self.rules;
         let of = |controlled| TrailerRules {
@@ -196,7 +196,7 @@ impl Snapshot {
         self.listeners.get(key.as_str())
     }
 
-    /// The peer that hands an exchange over, and what it is believed in.
+    /// The peer that hands an exchange over, with the extent of its trust.
     pub fn source_of<'a>(&'a self, listener: &ListenerRules, source: &'a StreamInfo) -> Source<'a> {
         let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.as_ref());
         let peer = certificate
@@ -214,7 +214,7 @@ impl Snapshot {
     }
 }
 
-/// What counts the decisions of the policy, if there is one.
+/// The counters for decisions of the policy, if there is one.
 fn tally(rules: &Rules<Arc<Next>>, telemetry: &Telemetry) -> Option<PolicyTally> {
     let policy = rules.policy.as_ref()?;
     let decides = |rule: &Rule| match rule.effect {
@@ -231,7 +231,7 @@ fn tally(rules: &Rules<Arc<Next>>, telemetry: &Telemetry) -> Option<PolicyTally>
 pub struct Draft(Snapshot);
 
 impl Draft {
-    /// What it was made from.
+    /// The document that it was compiled from.
     pub fn document(&self) -> &Document {
         &self.0.document
     }
@@ -252,7 +252,7 @@ impl Draft {
     }
 
     /// The snapshot, with the sockets that this process listens on: which listener each belongs to, and the addresses, which no
-    /// request may choose; and with what knows this machine's addresses.
+    /// request may choose; and with the source of this machine's addresses.
     #[must_use]
     pub fn with_sockets(
         self,
@@ -400,7 +400,7 @@ fn filtered_credentials(document: &Document) -> Vec<HeaderName> {
 }
 
 /// How links to other proxies are watched where the configuration says nothing: a peer that is gone without a word is noticed
-/// within 9 s, so that what waits for it can go elsewhere. Nothing else bounds how long a response head is waited for there.
+/// within 9 s, so that exchanges that wait for it can go elsewhere. Nothing else bounds how long a response head is waited for there.
 const LINK_KEEPALIVE: Keepalive = Keepalive {
     every: Some(Interval(Duration::from_secs(4))),
     timeout: Some(Interval(Duration::from_secs(5))),
@@ -445,7 +445,7 @@ fn node_of(loaded: &Loaded, previous: Option<&Snapshot>, problems: &mut Vec<Prob
     })
 }
 
-/// What is decided by.
+/// The compiled rules.
 fn compile(
     document: &Document,
     plugs: &Plugs,

@@ -1,11 +1,11 @@
-//! What this node shows of itself, and does not read from a listener's or upstream's own files.
+//! The node's own credentials that are not those of a listener or upstream.
 
 use hermes_acme::Certificates;
 use hermes_config::model::{Acme, Document};
 use hermes_config::{Problem, child};
 use http::HeaderValue;
 
-/// What this node shows of itself.
+/// The node's own credentials.
 pub struct OwnCredentials {
     /// `Proxy-Authorization` for the next proxy.
     pub token: Option<HeaderValue>,

@@ -12,7 +12,7 @@ pub fn listeners(config: &Listener) -> impl Iterator<Item = (&str, Listener)> {
     let tunnels = config.tun().into_iter().flat_map(Tun::tunnels);
     tunnels.map(|(name, tunnel)| {
         let mut own = config.clone();
-        // Those of the tunnel come last, and replace what is there.
+        // Those of the tunnel come last, and replace present ones.
         for (field, value) in &tunnel.set {
             own.set.shift_remove(field);
             own.set.insert(field.clone(), value.clone());

@@ -10,9 +10,9 @@ use super::OwnCredentials;
 pub struct ThisNode {
     /// Its name.
     pub name: Arc<str>,
-    /// What it writes into `Via`, and looks for there.
+    /// Its entry in `Via`, which it writes and looks for.
     pub via: via::Node,
-    /// What it shows of itself.
+    /// Its credentials.
     pub credentials: OwnCredentials,
 }
 

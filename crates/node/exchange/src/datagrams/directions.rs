@@ -93,7 +93,7 @@ impl Directions<'_> {
     }
 }
 
-/// What a device does beside both directions, if one is on the client's side.
+/// The upkeep of the device on the client's side, if there is one.
 async fn due(upkeep: &mut Option<DeviceUpkeep<'_>>) -> &'static str {
     match upkeep {
         Some(upkeep) => upkeep.await,

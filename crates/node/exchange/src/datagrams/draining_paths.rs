@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(5);
 #[doc(alias = "bound")]
 const LINGERING: usize = 8;
 
-/// How long a path that is being left may take to send what was read; its next hop may have stopped reading.
+/// How long a path that is being left may take to send datagrams that were read; its next hop may have stopped reading.
 #[doc(alias = "bound")]
 pub(crate) const SWITCH_TIME: Duration = Duration::from_secs(1);
 
@@ -67,7 +67,7 @@ impl DrainingPaths {
         }
     }
 
-    /// Goes on taking what comes on `path` for the client, whose tunnel has this `floor` of its limits.
+    /// Goes on taking datagrams that come on `path` for the client; `floor` is that of the tunnel's limits.
     pub(crate) fn add(&mut self, path: Path, client: Sink, exchange: Arc<Exchange>, floor: usize) {
         let left = self.left(path, client, exchange, floor);
         self.tasks
@@ -83,6 +83,7 @@ impl DrainingPaths {
         floor: usize,
         pins: Arc<ConnectionPins>,
     ) {
+        // Connections can be steered only by packets in capsules.
         let Some(number) = pins.leave(&path.ends.sink) else {
             return;
         };
@@ -112,7 +113,7 @@ impl DrainingPaths {
     }
 }
 
-/// A path that was left, and who hears what still comes on it.
+/// A path that was left, and the client of datagrams that still come on it.
 struct DrainingPath {
     path: Path,
     client: Sink,
@@ -121,7 +122,7 @@ struct DrainingPath {
     over: CancellationToken,
 }
 
-/// What is passed on of what comes.
+/// The datagrams of a draining path that are passed on.
 enum Passes<'a> {
     /// Everything: answers.
     All,
@@ -133,7 +134,7 @@ enum Passes<'a> {
 }
 
 impl DrainingPath {
-    /// Passes on what comes until it is enough, or the tunnel or the path ends; then ends the path.
+    /// Passes datagrams on until `enough` resolves, or the tunnel or the path ends; then ends the path.
     async fn pass_on(mut self, passes: Passes<'_>, enough: impl Future<Output = ()>) {
         let stop = Stop::default();
         let limits = Limits::new(self.floor);
@@ -142,7 +143,7 @@ impl DrainingPath {
             from: Side::Target,
             stop: &stop,
             alone: false,
-            // Nothing is sent there that has limits, so what it says of them does not matter.
+            // Nothing with limits is sent there: those that it announces do not matter.
             limits: &limits,
             pins: None,
         };

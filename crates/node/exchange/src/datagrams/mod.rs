@@ -75,7 +75,7 @@ async fn carry(routed: &Routed, opened: Box<DatagramTunnel>) -> String {
     }
 }
 
-/// What follows an epoch.
+/// The next step after an epoch.
 enum AfterEpoch {
     /// Another one.
     Next,
@@ -184,7 +184,7 @@ impl Tunnel {
         epoch.run(both).await
     }
 
-    /// Does what the end of an epoch asks for.
+    /// Acts on the end of an epoch.
     async fn follow(
         &mut self,
         epoch: EpochEnd,
@@ -294,9 +294,9 @@ impl Tunnel {
 
     pub(crate) async fn end(mut self, ended: Result<&'static str, Broken>) -> String {
         let has_own_end = self.has_own_end();
-        // What the client sends from now on begins another session.
+        // Datagrams that the client sends from now on begin another session.
         if let Some(session) = self.client.session() {
-            // So does what it asked just now, which met the end of a tunnel that had to make room.
+            // So does a query that has just met the end of an evicted tunnel.
             let made_room = matches!(ended, Ok("done" | EVICTED));
             if made_room && self.exchange.counters().traffic().asks_anew() {
                 self.client.source.keep();

@@ -28,7 +28,7 @@ const LOOKS: u32 = 4;
 /// The reason given for a tunnel that had to make room.
 pub(crate) const EVICTED: &str = "evicted: others needed its room";
 
-/// How long a path whose session is taken over may take to send what was read.
+/// How long a path whose session is taken over may take to send datagrams that were read.
 #[doc(alias = "bound")]
 const LEAVE_TIME: Duration = Duration::from_millis(50);
 
@@ -56,7 +56,7 @@ pub(crate) struct PathEpoch<'a> {
     pub(crate) moving: Moving,
 }
 
-/// What comes rarely while datagrams go to and fro.
+/// A rare event while datagrams go to and fro.
 enum EpochEvent {
     /// Both directions have stopped or ended, or one of them broke.
     Left(Result<Left, Broken>),
@@ -125,6 +125,7 @@ impl PathEpoch<'_> {
 
         tokio::select! {
             left = carried(directions, is_between) => left.map_or(EpochEvent::Between, EpochEvent::Left),
+            // Datagrams wake this task all the time; the rare futures are polled only when they were woken themselves.
             event = wake_gated(beside) => event,
         }
     }
@@ -135,7 +136,7 @@ impl PathEpoch<'_> {
         self.session.as_ref().is_none_or(|session| session.retire())
     }
 
-    /// Does what has to be done. `None`: the epoch goes on. What waits is on the heap: it is rare, and each tunnel would have room for it.
+    /// Acts on an event. `None`: the epoch goes on. Futures are boxed: they are rare, and each tunnel would have room for them.
     async fn act(
         &mut self,
         event: EpochEvent,
@@ -183,8 +184,8 @@ impl PathEpoch<'_> {
         self.moving.opening = Some(open(self.guard, moved, self.asked()));
     }
 
-    /// What is asked of another path. The addresses of CONNECT-IP are those of its session, which another path may lead to as well; UDP
-    /// gets a new one, so that its old path can still answer.
+    /// The session that is asked for on another path. The addresses of CONNECT-IP are those of its session, which another path may lead to
+    /// as well; UDP gets a new one, so that its old path can still answer.
     fn asked(&self) -> Asked {
         match &*self.resumption {
             Resumption::Beyond(token) if self.guard.state().head().kind() == Kind::ConnectIp => {
@@ -260,7 +261,7 @@ async fn leave(
     stop.set();
     let left = tokio::time::timeout(SWITCH_TIME, directions).await;
 
-    // What is within a capsule cannot go on elsewhere, and nothing else can follow it.
+    // Half a capsule cannot go on elsewhere, and nothing else can follow it.
     if left.is_ok() || (stop.client_is_between() && client.is_between()) {
         return Ok(stopped(left, new));
     }
@@ -275,7 +276,7 @@ async fn rest(directions: Pin<&mut impl Future<Output = Result<Left, Broken>>>, 
     let _ = tokio::time::timeout(LEAVE_TIME, directions).await;
 }
 
-/// What follows once the directions were told to stop.
+/// The end of an epoch whose directions were told to stop.
 fn stopped(
     directions: Result<Result<Left, Broken>, tokio::time::error::Elapsed>,
     new: Box<(Path, Opened)>,

@@ -107,7 +107,7 @@ impl Tunnel {
             || matches!(path.resumption, Resumption::Beyond(its) if its == token)
     }
 
-    /// Waits until the session that ends here is taken over, and keeps what comes meanwhile.
+    /// Waits until the session that ends here is taken over, and keeps datagrams that come meanwhile.
     pub(crate) async fn wait(mut self, broken: Broken, guard: &mut TunnelGuard) -> String {
         self.client.sink.reset(broken.reset);
         let (Resumption::Here(entry), Source::End(reader)) =

@@ -21,7 +21,7 @@ pub(crate) struct Stalled {
 }
 
 impl Stalled {
-    /// A capsule does not end. The tunnel goes on where it is until then, if the rules allow it for what cannot be moved.
+    /// A capsule does not end. The tunnel goes on where it is until then, if the rules allow it for tunnels that cannot move.
     ///
     /// # Errors
     /// They do not.

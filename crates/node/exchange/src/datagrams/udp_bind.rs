@@ -58,7 +58,7 @@ pub(crate) async fn open(routed: &Routed, arrival: Arrival, next: &Next) -> Resu
     Ok(carry(routed, client, &bound, next, &mut guard).await)
 }
 
-/// The sockets, and what the client is told of their addresses.
+/// The sockets, and the fields that tell the client their addresses.
 fn sockets(routed: &Routed, next: &Next) -> Result<(BindSockets<Worker>, HeaderValue), Refusal> {
     let bind = routed.route.config.bind.as_ref();
     let Some(bind) = bind.filter(|_| next.is_target()) else {

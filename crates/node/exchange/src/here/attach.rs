@@ -16,7 +16,7 @@ use http::{StatusCode, Version};
 
 use crate::failed::Failed;
 
-/// What stands for an upstream in the record of an attachment.
+/// Stands for an upstream in the record of an attachment.
 const UPSTREAM: &str = "(attached)";
 
 /// Lets the client be attached, until it leaves or may not stay.

@@ -106,6 +106,7 @@ impl Sends for Way {
                 next: self.next.clone(),
                 passed: self.passed + 1,
             };
+            // A task of its own: the plug may drop its answer, and the exchange must be recorded all the same.
             awaited::spawn(&self.routed, async move {
                 let ended = onward.go(Arrival::Offered(offered)).await;
                 awaited::end(&routed, ended.map(Carried::Over)).await;

@@ -43,6 +43,7 @@ impl FeedOwner {
             let moving = pin!(moved(exchange, &mut *feed, outgoing, &self.drain));
             tokio::select! {
                 biased;
+                // First: rules that end the feed count before a further piece.
                 reason = self.guard.ended() => FeedEnd::Denied(Broken::policy(&reason)),
                 ended = moving => ended,
             }

@@ -93,6 +93,7 @@ impl Request<'_> {
         };
         let answered = tokio::select! {
             biased;
+            // A response that has come counts, even if the time of the attempt is over in the same moment.
             answered = self.response(&mut awaited, &mut upload, responder) => answered,
             () = retry::over(deadline) => Err(NoResponse::timeout(tries.attempt().no_head(tries))),
         };
@@ -102,6 +103,7 @@ impl Request<'_> {
             Ok(answered) => answered,
             Err(error) => return Err(self.lost(error.next_hop(&endpoint))),
         };
+        // Before the retry policy sees it: whatever becomes of a response, the endpoint has given it.
         verdict::answered(&active, tries.next, head.status);
         tries.answered();
         self.accepted(&head)?;

@@ -45,7 +45,9 @@ impl Interrupted<'_> {
         let exchange = &self.tries.routed.exchange;
         let moved = &exchange.counters().target_to_client;
         while broken.side == Side::Target && broken.is_of_the_path() {
+            // The position in the content: bytes that were written to the client.
             let at = moved.load(Ordering::Relaxed);
+            // Only its end is missing. No server could satisfy a range behind the last byte.
             if self.original.is_all(at) {
                 break;
             }
@@ -96,12 +98,14 @@ impl Interrupted<'_> {
             ..
         } = asked.map_err(|error| RestEnd::Again(lost(&error.reason())))?;
 
+        // An error of the server says nothing of the resource: another attempt may still find it unchanged.
         if verdict::is_server_error(head.status) {
             return Err(RestEnd::Again(lost(&format!(
                 "the answer was {}",
                 head.status
             ))));
         }
+        // From here on nothing is tried again: the content has changed, or the server cannot tell.
         let part = self.original.part(at, &head, incoming.length());
         let part = part.map_err(|reason| RestEnd::Over(lost(&format!("not resumed: {reason}"))))?;
         exchange.answered_by(&endpoint);
@@ -109,6 +113,7 @@ impl Interrupted<'_> {
 
         let moved = &exchange.counters().target_to_client;
         let delivering = async {
+            // The position must not count bytes that are skipped: the client has them already.
             if let Some(first) = skip(&mut incoming, part.skip).await? {
                 let length = first.len() as u64;
                 let sent = outgoing.data(first, false).await;
@@ -162,6 +167,7 @@ impl Interrupted<'_> {
             match frame.map_err(|error| Broken::read(Side::Target, &error))? {
                 Frame::Data(data) => {
                     let length = data.len() as u64;
+                    // Never as the last bytes: another part follows, or the response breaks off visibly.
                     let sent = outgoing.data(data, false).await;
                     sent.map_err(|error| Broken::write(Side::Client, &error))?;
                     moved.fetch_add(length, Ordering::Relaxed);

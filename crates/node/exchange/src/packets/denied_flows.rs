@@ -1,4 +1,4 @@
-//! The flows of a tunnel that the rules on packets deny, and what is told of them: each once, as far as there is room.
+//! The flows of a tunnel that the rules on packets deny. Each is reported once, as far as there is room.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl DeniedFlows {
         }
     }
 
-    /// Whether one more finds room in the log of decisions. What finds none is counted as what comes too late for it.
+    /// Whether one more finds room in the log of decisions. The others are counted there as dropped.
     fn has_room(&mut self, now: std::time::Instant) -> bool {
         let has_room = self.logged.take(now) == Verdict::Fine;
         if !has_room {
@@ -82,7 +82,7 @@ impl DeniedFlows {
         has_room
     }
 
-    /// `hermes why` resolves what either log calls it.
+    /// `hermes why` resolves the name that either log gives it.
     fn tell(&self, denied: &DeniedPacket<'_>, is_told: bool, is_logged: bool) {
         let Self {
             routed, snapshot, ..

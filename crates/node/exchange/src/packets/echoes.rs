@@ -73,7 +73,7 @@ impl Echoes<'_> {
 
         let mut sent = socket.ask(*target, echo.number(), content);
         if sent.is_err() {
-            // A socket tells first what became of an echo of before.
+            // The error of an earlier echo comes first on a socket.
             sent = socket.ask(*target, echo.number(), content);
         }
         let Err(error) = sent else {
@@ -91,7 +91,7 @@ impl Echoes<'_> {
     }
 }
 
-/// What this machine says of a host to which it sends nothing; none where it might at another time.
+/// The ICMP error for a host to which this machine cannot send; `None` where it might at another time.
 fn said(kind: io::ErrorKind) -> Option<IcmpError> {
     match kind {
         io::ErrorKind::NetworkUnreachable => Some(IcmpError::NoRoute),
@@ -153,7 +153,7 @@ fn answered(stack: &Arc<FlowStack>, answer: io::Result<EchoAnswer<'_>>) {
     }
 }
 
-/// What is said of an echo, if that has a meaning here.
+/// The ICMP error for an echo, if there is one.
 fn failed(told: &EchoError) -> Option<FailedEcho> {
     let is_ipv4 = told.target.is_ipv4();
     Some(FailedEcho {

@@ -1,4 +1,4 @@
-//! The flows of a tunnel that ends here: which are followed, and what is told of them.
+//! The flows of a tunnel that ends here: which are followed, and how they are reported.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

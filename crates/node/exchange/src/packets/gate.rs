@@ -24,7 +24,7 @@ const EVALUATIONS: Budget = Budget {
     per_second: 512,
 };
 
-/// This machine, and what clients may reach of it: what they may choose as targets of other exchanges.
+/// The addresses of this machine that clients may reach: those that they may choose as targets of other exchanges.
 struct ThisMachine {
     snapshot: Arc<Snapshot>,
     local: LocalAddresses,
@@ -61,7 +61,7 @@ pub(crate) fn set(tunnel: &TunTunnel, routed: &Routed, snapshot: &Arc<Snapshot>)
     tunnel.set_gate(is_asked.then(|| PacketGate::new(rules, flows).with_policy(policy)));
 }
 
-/// Asks the policy in Rego about flows, and counts what it says.
+/// Asks the policy in Rego about flows, and counts its answers.
 fn flow_policy(
     routed: &Routed,
     snapshot: &Arc<Snapshot>,

@@ -50,7 +50,7 @@ pub(crate) struct PacketTunnel {
     pub(crate) tunnel: Arc<TunTunnel>,
     pub(crate) guard: TunnelGuard,
     listens: bool,
-    /// What lets it outlive its path, where the client asked for that.
+    /// The session by which it outlives its path, where the client asked for one.
     pub(crate) session: Option<SessionEntry<DeviceTunnel>>,
 }
 
@@ -60,7 +60,7 @@ struct Begun {
     session: Option<SessionEntry<DeviceTunnel>>,
 }
 
-/// Where the route ends packets, if that is what it is for.
+/// Where the route ends packets, if it does.
 pub(crate) fn end(routed: &Routed) -> Option<PacketTermination<'_>> {
     let terminate = routed.route.config.terminate.as_ref();
     terminate.and_then(Terminate::packets)
@@ -106,7 +106,7 @@ pub(crate) async fn open(
     })
 }
 
-/// What takes no such tunnels.
+/// A target that takes no tunnels of packets.
 pub(crate) fn only_packets() -> Refusal {
     let details = "this route takes the packets of CONNECT-IP, and nothing else";
     Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::NOT_IMPLEMENTED)
@@ -279,6 +279,7 @@ impl PacketTunnel {
         let ended = tokio::select! {
             ended = carried => ended,
             reason = self.guard.ended() => Err(Broken::policy(&reason)),
+            // The claimant's client is the same: its tunnel, with addresses and flows, goes on there.
             claim = session::claimed(&mut self.session) => return self.hand_over(claim, routed).await,
             never = renew_policy(&self.tunnel, routed) => match never {},
         };

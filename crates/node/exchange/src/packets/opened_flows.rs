@@ -129,6 +129,7 @@ impl Flows {
 
     /// Begins one, in a task of its own.
     pub fn begin(self: Arc<Self>, watch: &Watch, flow: BegunFlow) {
+        // A drain waits for flows, as for any exchange; only its end cuts them.
         let forced = watch.clone();
         watch.spawn(async move {
             let BegunFlow {

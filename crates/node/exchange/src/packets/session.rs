@@ -59,7 +59,7 @@ pub(crate) async fn claimed(
 }
 
 impl PacketTunnel {
-    /// Gives the tunnel to its claimant, and takes what still comes on the old path: who moves it leaves that last.
+    /// Gives the tunnel to its claimant, and takes packets that still come on the old path: a client that moves leaves that last.
     pub(crate) async fn hand_over(mut self, claim: Claim<DeviceTunnel>, routed: &Routed) -> String {
         self.give(claim);
         let source = &mut self.client.source;

@@ -1,4 +1,4 @@
-//! What an exchange belongs to, where `balance: ring_hash` keeps exchanges together.
+//! The affinity of an exchange, where `balance: ring_hash` keeps exchanges together.
 
 use hermes_admit::next::Next;
 use hermes_admit::routed::Routed;

@@ -9,7 +9,7 @@ use hermes_upstream::{TunnelSizes, Upstream};
 
 /// The upstream that learns from the size of this tunnel, which leaves in this form; `None` if its connection does not depend on it.
 pub(crate) fn learner(next: &Next, form: Kind) -> Option<&Arc<Upstream>> {
-    // What is read on its way gains nothing by a connection that the kernel could carry.
+    // Bytes that are read on their way gain nothing by a connection that the kernel could carry.
     let is_plain = form == Kind::Connect && next.through.own.is_empty();
     next.upstream()
         .filter(|upstream| is_plain && upstream.bulk_goes_alone().is_some())

@@ -1,4 +1,4 @@
-//! What a later proxy says about a failure, for the record of this node: its own clients may never
+//! A later proxy's account of a failure, for the record of this node: its own clients may never
 //! see the answer.
 
 use hermes_admit::next::Next;

@@ -1,4 +1,4 @@
-//! What a tunnel of datagrams leads along: the two directions of a side, and the path to the target.
+//! The ways of a tunnel of datagrams: the two directions of a side, and the path to the target.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +31,11 @@ pub(crate) struct Path {
     pub(crate) active: Active,
     /// Silence after which the tunnel ends, where it has UDP on a side.
     pub(crate) silence: Silence,
-    /// What lets the session go on when a path breaks.
+    /// The means by which the session goes on when a path breaks.
     pub(crate) resumption: Resumption,
     /// Whether the next hop understands [`datagram_limit`](hermes_proto::datagram_limit).
     pub(crate) listens: bool,
-    /// What changes its datagrams, where its route asks for that.
+    /// The transforms of its datagrams, where its route asks for any.
     pub(crate) changes: Option<Box<Changes>>,
 }
 
@@ -77,7 +77,7 @@ impl Ends {
         }
     }
 
-    /// Of a UDP socket that was taken over, with what came to it meanwhile.
+    /// Of a UDP socket that was taken over, with the datagrams that came to it meanwhile.
     pub(crate) fn resumed(
         socket: Arc<UdpSocket>,
         received: Received,

@@ -1,4 +1,4 @@
-//! The request as it leaves: what this hop removes, adds and rewrites.
+//! The request as it leaves: the fields that this hop removes, adds and rewrites.
 
 use std::borrow::Cow;
 
@@ -133,7 +133,7 @@ fn change_fields(
     target: &Target,
 ) -> Result<(), Refusal> {
     let unchanged = route.set.is_empty() && route.append.is_empty() && route.remove.is_empty();
-    // The server that answers a TRACE shows it to the client (RFC 9110, 9.3.8), who must not see what the operator adds.
+    // The server that answers a TRACE shows it to the client (RFC 9110, 9.3.8), who must not see fields that the operator adds.
     if unchanged || head.method == Method::TRACE {
         return Ok(());
     }
@@ -197,7 +197,7 @@ pub(crate) fn address_proxy<'a>(
     })
 }
 
-/// What a hop says of its own authentication is for this proxy, never for the client (RFC 9110, 11.7.1 and 11.7.3).
+/// The challenge of a hop is for this proxy, never for the client (RFC 9110, 11.7.1 and 11.7.3).
 pub(crate) fn keep_own_challenge(head: &mut ResponseHead) {
     head.fields.remove(PROXY_AUTHENTICATE);
     head.fields.remove(PROXY_AUTHENTICATION_INFO);
@@ -228,7 +228,7 @@ pub(crate) fn unaccepted(routed: &Routed, next: &Next, head: &ResponseHead) -> O
     )
 }
 
-/// What a tunnel of packets says to the next proxy of its session, and of the datagrams that it understands and wants.
+/// Adds the fields by which a tunnel of packets asks the next proxy for a session, and for the datagrams that it understands.
 pub(crate) fn ask(routed: &Routed, asked: Asked, head: &mut RequestHead) {
     asked.write(&mut head.fields);
     head.fields

@@ -1,4 +1,4 @@
-//! What a client sends before its tunnel is open: it travels behind the CONNECT, while the next hops still open the tunnel.
+//! Bytes that a client sends before its tunnel is open: they travel behind the CONNECT, while the next hops still open the tunnel.
 //!
 //! An attempt of which bytes have left may have had an effect at the target. It is tried again only where the next hop certainly
 //! did not begin with it; then the same bytes leave again. Where a route or upstream has a retry policy, nothing leaves early:
@@ -20,11 +20,11 @@ use super::retry::Tries;
 #[doc(alias = "bound")]
 const MOST: usize = 16 * 1024;
 
-/// What one client sends before its tunnel is open. At most one piece of it leaves early, of at most [`MOST`] bytes.
+/// Bytes that one client sends before its tunnel is open. At most one piece of it leaves early, of at most [`MOST`] bytes.
 #[derive(Default)]
 pub(crate) struct EarlyBytes<'a> {
     incoming: Option<&'a mut Incoming>,
-    /// What left with the attempt that is under way.
+    /// The piece that left with the attempt under way.
     sent: Bytes,
     /// It, where that is more than [`UNCHARGED`].
     charge: Option<Charge>,
@@ -52,7 +52,7 @@ impl<'a> EarlyBytes<'a> {
         }
     }
 
-    /// An attempt begins: what left with the one before is to be taken again.
+    /// An attempt begins: the piece that left with the one before is taken again.
     pub fn begin(&mut self, tries: &Tries<'_>, outgoing: &Outgoing) {
         let sent = std::mem::take(&mut self.sent);
         self.over = !outgoing.takes_early();
@@ -90,7 +90,7 @@ impl<'a> EarlyBytes<'a> {
         }
     }
 
-    /// Sends a piece behind the request, and puts back what is too much, or more than its user or source may have.
+    /// Sends a piece behind the request, and puts back the part that is too long, or more than its user or source may have.
     pub(crate) fn send(&mut self, tries: &Tries<'_>, mut data: Bytes, outgoing: &mut Outgoing) {
         let most = data.len().min(MOST);
         let kept = if self.charge(tries, most) { most } else { 0 };

@@ -1,4 +1,4 @@
-//! A request that is tried again for as long as `retry.keep_for` says: what its client and the operator see meanwhile.
+//! A request that is tried again for as long as `retry.keep_for` says, as its client and the operator see it meanwhile.
 
 use std::time::Duration;
 

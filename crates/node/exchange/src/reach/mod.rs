@@ -69,14 +69,14 @@ pub(crate) struct Reached {
     pub(crate) endpoint: Arc<str>,
     /// Whether the connection had served other exchanges, so that it may have died of age unseen.
     pub(crate) reused: bool,
-    /// What waits at the other end.
+    /// The kind of node at the other end.
     pub(crate) hop: Hop,
 }
 
 /// Why the next hop was not reached.
 pub(crate) struct Unreached {
     pub(crate) refusal: Refusal,
-    /// What that means for another attempt; `None` if it would end in the same way.
+    /// The outcome for the retry policy; `None` if another attempt would end in the same way.
     pub(crate) outcome: Option<Outcome>,
 }
 
@@ -300,6 +300,7 @@ pub(crate) async fn dial(
     tries: &Tries<'_>,
     target: &Target,
 ) -> Result<hermes_upstream::Dialled, Refusal> {
+    // Before the dial: a user at its bound must not make this node open sockets.
     descriptor_share::take_one(tries.routed)?;
     let allow = |address: SocketAddr| allowed(tries.routed, address);
     loop {

@@ -1,4 +1,4 @@
-//! A tunnel that the next hop is asked for: an attempt, its answer, and what a refusal means.
+//! A tunnel that the next hop is asked for: an attempt, its answer, and the meaning of a refusal.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -50,6 +50,7 @@ pub(crate) async fn open(
         match attempt.unwrap_or_else(|| Err(too_late(tries))) {
             Ok(open) => match again(tries, &open.answer) {
                 Some(pause) => {
+                    // Its stream and its place at the endpoint are free while this one waits.
                     drop(open);
                     tokio::time::sleep(pause).await;
                 }
@@ -140,7 +141,7 @@ async fn attempt(
     }
 }
 
-/// Waits for the answer, and sends what leaves before it.
+/// Waits for the answer, and sends early bytes meanwhile.
 async fn answer(
     tries: &Tries<'_>,
     first: &mut EarlyBytes<'_>,
@@ -179,7 +180,7 @@ async fn answer(
     }
 }
 
-/// Why the next hop refused: what the proxy that refused says, or else the status.
+/// Why the next hop refused: in the words of the proxy that refused, or else by the status.
 pub(crate) fn refused(routed: &Routed, next: &Next, head: &ResponseHead) -> Refusal {
     let refusal = match cause::of(routed, next, head) {
         Some(told) => Refusal::new(told.error, told.words()),

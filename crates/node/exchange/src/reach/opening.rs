@@ -149,7 +149,7 @@ pub(crate) async fn bytes(
 }
 
 /// Opens a path of UDP where the overlay ends: a socket, that of the session which the client asks for, ports in a tunnel of IP packets,
-/// or what a plug gives.
+/// or an end that a plug gives.
 pub(crate) async fn end(
     routed: &Routed,
     head: &RequestHead,

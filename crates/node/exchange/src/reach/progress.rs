@@ -1,4 +1,4 @@
-//! What the client of a long wait hears of it, if it asks: interim responses.
+//! Interim responses for a client that waits for long, if it asks for them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use hermes_proto::proxy_status::{self, PROXY_STATUS};
 use http::{HeaderName, HeaderValue, StatusCode};
 use tokio::time::{Instant, sleep};
 
-/// Asks with `?1` for an interim response about what the answer waits for, at most one a second.
+/// Asks with `?1` for interim responses that say what the answer waits for, at most one a second.
 const PROGRESS: HeaderName = HeaderName::from_static("hermes-progress");
 
 /// Shortest time between two interim responses.
@@ -30,7 +30,7 @@ pub(crate) async fn tell(status: HeaderValue, responder: &mut Responder) {
     let _ = responder.interim(&progress).await;
 }
 
-/// What the client of a handler's answer hears.
+/// The interim responses for the client of a handler.
 pub(crate) struct AnswerProgress {
     /// Nothing, if it did not ask.
     waits: Option<Waits>,
@@ -64,7 +64,7 @@ impl AnswerProgress {
         }
     }
 
-    /// What it is told now, if anything.
+    /// The next one, if it is due.
     fn due(&mut self) -> Option<HeaderValue> {
         let waits = self.waits.as_ref()?;
         let said = waits.said()?;

@@ -4,7 +4,7 @@ use hermes_packet::{Claim, SessionEntry, Token};
 use hermes_proto::fields::Fields;
 use hermes_proto::session_field::SessionValue;
 
-/// What lets a UDP session go on when the path to it breaks.
+/// The means by which a UDP session goes on when the path to it breaks.
 pub(crate) enum Resumption {
     /// Nothing: no one asked for it, or the next hop does not know how.
     Nothing,
@@ -15,7 +15,7 @@ pub(crate) enum Resumption {
 }
 
 impl Resumption {
-    /// What the response of the next hop says.
+    /// As the response of the next hop says.
     pub(crate) fn beyond(fields: &mut Fields) -> Self {
         Token::take(fields).map_or(Self::Nothing, Self::Beyond)
     }

@@ -1,4 +1,4 @@
-//! The transforms of a route, as they are asked about a tunnel, and what they change in one of datagrams.
+//! The transforms of a route, as they are asked about a tunnel, and their changes of datagrams.
 
 use hermes_admit::next::Next;
 use hermes_admit::routed::Routed;

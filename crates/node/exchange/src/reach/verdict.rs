@@ -1,4 +1,4 @@
-//! What an attempt tells of its endpoint's health.
+//! An attempt's verdict on the health of its endpoint.
 
 use hermes_admit::next::Next;
 use hermes_http::h1::client::Receiver;
@@ -16,7 +16,7 @@ pub(crate) fn answered(active: &Active, next: &Next, status: StatusCode) {
     }
 }
 
-/// The exchange broke off before the answer. What was not sent, or never could be, is not the endpoint's fault.
+/// The exchange broke off before the answer. A request that was not sent, or never could be, is not the endpoint's fault.
 pub(crate) fn broke(active: &Active, error: &StreamError) {
     if matches!(
         error.cause,

@@ -1,4 +1,4 @@
-//! What changes the bytes of a tunnel here: the transforms of its route, and what undoes those of the peer that it comes from.
+//! The transforms of a tunnel's bytes: those of its route, and those that undo the transforms of the peer it comes from.
 
 use std::sync::atomic::AtomicU64;
 
@@ -25,11 +25,11 @@ use crate::pump::{Direction, Source, pump};
 use crate::reach::transforms::{BEFORE, in_time, subject};
 use crate::transformed::TransformedSource;
 
-/// What changes the bytes of one tunnel.
+/// The transforms of one tunnel's bytes.
 pub(crate) struct Bridges {
-    /// Undoes what the peer does that the tunnel comes from.
+    /// Undo the transforms of the peer that the tunnel comes from.
     inwards: Vec<Inwards>,
-    /// What the route asks for.
+    /// Those of the route.
     outwards: Vec<Outwards>,
 }
 
@@ -39,7 +39,7 @@ struct BridgedTunnel {
     bridges: Box<Bridges>,
 }
 
-/// A tunnel of bytes that is to be carried, with what changes them if anything does.
+/// Carries a tunnel of bytes, with its transforms if it has any.
 pub(crate) fn tunnel(bytes: ByteTunnel, bridges: Option<Box<Bridges>>) -> Carried {
     match bridges {
         Some(bridges) => Carried::tunnel(BridgedTunnel { bytes, bridges }),
@@ -68,7 +68,7 @@ struct Inwards {
 }
 
 impl Inwards {
-    /// What undoes the transforms that the peer has asked for, as far as this node has them.
+    /// Undoes the transforms that the peer has asked for, as far as this node has them.
     fn all(routed: &Routed, next: &Next, asked: Vec<String>) -> Vec<Self> {
         let account = routed.account();
         let one = |name: String| {
@@ -171,7 +171,7 @@ impl Bridges {
         self.inwards.is_empty() && self.outwards.is_empty()
     }
 
-    /// Asks the next proxy to undo what only it can undo.
+    /// Asks the next proxy to undo the transforms that only it can undo.
     pub(crate) fn ask(bridges: Option<&Self>, head: &mut RequestHead) {
         let Some(bridges) = bridges else { return };
         let asked = bridges.outwards.iter().filter(|own| own.needs_peer);
@@ -185,7 +185,7 @@ impl Bridges {
         (!self.is_idle()).then_some(self)
     }
 
-    /// Says in the answer to a peer what is undone here.
+    /// Names in the answer to a peer the transforms that are undone here.
     pub(crate) fn confirm(&self, fields: &mut Fields) {
         transform::write(self.inwards.iter().map(|own| own.name.as_str()), fields);
     }
@@ -268,10 +268,10 @@ impl Bridges {
     }
 }
 
-/// What a direction is read from, through any number of stages.
+/// The source of a direction, through any number of stages.
 type DynSource<'a> = Box<dyn Source + Send + 'a>;
 
-/// What comes from a side of a tunnel.
+/// The direction that comes from a side of a tunnel.
 fn direction(from: Side, moved: &AtomicU64) -> Direction<'_> {
     Direction {
         from,

@@ -12,14 +12,14 @@ use crate::carried::{Carry, TunnelEnd};
 use crate::pump;
 use crate::reach::bulk;
 
-/// The four ends of a tunnel of bytes, and what it holds.
+/// The four ends of a tunnel of bytes, and its guards.
 pub(crate) struct ByteTunnel {
     pub(crate) client: Duplex,
     pub(crate) target: Duplex,
     pub(crate) guard: TunnelGuard,
     /// Counts it at its upstream.
     pub(crate) _active: Active,
-    /// What learns from its size how to connect the next.
+    /// Learns from its size how to connect the next.
     pub(crate) learner: Option<Arc<Upstream>>,
 }
 

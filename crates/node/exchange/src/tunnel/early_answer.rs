@@ -1,6 +1,6 @@
 //! Tunnels whose client is told that they are open before they are: `tunnel: { answer: early }` of the route.
 //!
-//! It saves the client a round trip of the whole path. What fails later cannot be told any more: the client sees a reset, and the record
+//! It saves the client a round trip of the whole path. A later failure can only be a reset: the record
 //! has the reason.
 
 use hermes_admit::routed::Routed;

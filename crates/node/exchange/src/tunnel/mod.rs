@@ -111,7 +111,7 @@ pub(crate) async fn forward(
     }
 }
 
-/// What the client sends before its tunnel is open. Where a transform changes bytes there is none, because they would leave unchanged.
+/// Bytes of the client that leave before its tunnel is open. Where a transform changes bytes none do: they would leave unchanged.
 fn first_bytes<'a>(
     tries: &Tries<'_>,
     arrival: &'a mut Arrival,
@@ -148,7 +148,7 @@ enum Unopened {
     Refused(Refusal),
 }
 
-/// Asks the next hop for the tunnel, with what lets it outlive its path.
+/// Asks the next hop for the tunnel, and for a session by which it outlives its path.
 async fn ask(
     routed: &Routed,
     arrival: &mut Arrival,
@@ -206,7 +206,7 @@ struct Accepted {
     /// The session that the far end has granted.
     granted: Option<Box<Granted>>,
     bridges: Option<Box<Bridges>>,
-    /// What learns from its size.
+    /// Learns from its size.
     learner: Option<Arc<Upstream>>,
 }
 

@@ -1,4 +1,4 @@
-//! Where the overlay ends: a tunnel becomes a TCP connection, a UDP socket, or what a plug opens instead.
+//! The end of the overlay: a tunnel becomes a TCP connection, a UDP socket, or the far end of a plug.
 
 use hermes_admit::next::Next;
 use hermes_admit::reevaluate::{Opened, enter};
@@ -27,7 +27,7 @@ use crate::reach::{form, opening, plug_request};
 /// When a client left for which a plug was to open a far end.
 const BEFORE: &str = "before the far end was open";
 
-/// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for, or what a plug opens instead; that may be for the
+/// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for, or has a plug open a far end; that may be for the
 /// bytes of an upgrade, too.
 pub(crate) async fn bytes(
     routed: &Routed,
@@ -119,7 +119,7 @@ async fn dial(
     Ok((dialled, session.flatten().map(Box::new)))
 }
 
-/// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1), or what a plug opens instead; that may be for IP packets, too. The
+/// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1), or has a plug open a far end; that may be for IP packets, too. The
 /// name is resolved before the tunnel is accepted, and only the target's datagrams are taken.
 pub(crate) async fn datagrams(
     routed: &Routed,

@@ -32,7 +32,7 @@ impl Compress {
         }
     }
 
-    /// What packs, and what unpacks.
+    /// The encoder and the decoder.
     fn pair(&self) -> Option<(Box<dyn Alter>, Box<dyn Alter>)> {
         let held = Arc::new(self.room.clone().try_acquire_owned().ok()?);
         let deflating = Deflating {
@@ -50,7 +50,7 @@ impl Compress {
         Some((Box::new(deflating), Box::new(inflating)))
     }
 
-    /// What packs the bytes of a tunnel, while there is room.
+    /// The encoder for the bytes of a tunnel, while there is room.
     fn packing(&self) -> Option<Altering> {
         let (to_target, to_client) = self.pair()?;
         Some(Altering {

@@ -9,7 +9,7 @@ use hermes_net::memory::{Charge, Memory, Overdrawn, Purpose};
 use hermes_plug::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
 use parking_lot::Mutex;
 
-/// What each content costs beside its bytes, so that there are not too many empty ones.
+/// The charge of each content beside its bytes, so that there are not too many empty ones.
 #[doc(alias = "bound")]
 const EACH: usize = 512;
 
@@ -57,7 +57,7 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    /// What was announced is not believed: what comes is charged.
+    /// The announced length is not believed: bytes are charged as they come.
     fn create(&self, content: NewContent) -> Storing<'_, Box<dyn StoreWriter>> {
         let writer = self.begin(content);
         let writer = writer.map(|writer| Box::new(writer) as Box<dyn StoreWriter>);
@@ -94,7 +94,7 @@ impl StoreWriter for Writer {
             named,
         } = *self;
         let kept = Arc::new(InMemory {
-            // No larger than what is charged: a buffer that grew is up to twice as large.
+            // No larger than the charge: a buffer that grew is up to twice as large.
             data: Bytes::copy_from_slice(&data),
             _charge: charge,
         });

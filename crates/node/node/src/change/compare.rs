@@ -1,4 +1,4 @@
-//! What the administrator sees of documents: the one in force, and what another would change.
+//! Documents for the administrator: the one in force, and the changes of another.
 
 use std::path::Path;
 
@@ -24,11 +24,12 @@ impl Node {
         })
     }
 
-    /// How the document in force differs from that in `text`, which is whole, and what applying it would do.
+    /// How the document in force differs from that in `text`, which is whole, and the effect of applying it.
     ///
     /// # Errors
     /// When the text is no document.
     pub(crate) fn compare(&self, text: &str) -> Result<Comparison, Problems> {
+        // The text is whole: it names no variables of the node's environment.
         let new = parse(Path::new("document"), text, &|_| None)?;
         let kept = self.changing.lock().documents.current.clone();
         let old = kept.loaded()?;
@@ -37,6 +38,7 @@ impl Node {
         if let Ok(changes) = self.plugs.whole.prepare(&new.document, true) {
             needs_restart.extend(changes.restarts());
         }
+        // Locked for the preview alone: checking reads files, and must not hold up a change.
         let reload = ReloadPreview {
             listeners: self.changing.lock().table.preview(&new.document),
             needs_restart,

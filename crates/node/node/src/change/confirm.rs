@@ -1,7 +1,7 @@
 //! Documents under a condition: an administrator who is locked out by one cannot confirm it, and the node returns to the last
 //! confirmed one.
 //!
-//! There is one condition at a time. What is put in force while it runs is under it, too, and what the node returns to is always the
+//! There is one condition at a time. Documents that are put in force while it runs are under it, too, and the node always returns to the
 //! last confirmed document.
 
 use std::fmt;
@@ -110,6 +110,7 @@ impl Node {
         let documents = &mut changing.documents;
         documents.guarded |= confirm.is_some();
         let remembered = documents.state.read();
+        // A restart confirms nothing: the time of a condition from before begins anew.
         let time = confirm.or(remembered.as_ref().and_then(|found| found.time));
         let Some(time) = time else {
             if documents.guarded {

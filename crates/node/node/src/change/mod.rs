@@ -31,22 +31,22 @@ pub(crate) use confirm::keep_time;
 pub use confirm::{Confirmed, NotReturned, TooLate};
 pub(crate) use watch::{Watched, follow};
 
-/// What a reload did.
+/// The effects of a reload.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReloadReport {
     /// Number of the snapshot now in force.
     pub revision: u64,
-    /// What happened to the listeners.
+    /// The changes of listeners.
     pub listeners: ListenerChanges,
     /// Upstreams whose configuration changed, or that are new.
     pub upstreams_changed: Vec<String>,
-    /// What became of open tunnels.
+    /// The outcome for open tunnels.
     pub tunnels: Reevaluated,
     /// Routes now in force.
     pub routes: usize,
     /// Keys that changed and are in force only after a restart.
     pub needs_restart: Vec<String>,
-    /// What becomes of the document where it is not confirmed; `None`: it stays.
+    /// The return from the document if it is not confirmed; `None`: it stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unconfirmed: Option<Unconfirmed>,
 }
@@ -72,7 +72,7 @@ pub enum NotReloaded {
 }
 
 impl NotReloaded {
-    /// What is wrong.
+    /// The problems.
     pub fn problems(&self) -> &Problems {
         let (Self::Invalid(problems) | Self::Unbound(problems) | Self::GivenUp(problems)) = self;
         problems
@@ -111,20 +111,20 @@ impl Node {
     /// Puts a document in force, wherever it comes from. With `confirm`, it has to be confirmed within that time.
     ///
     /// # Errors
-    /// What is wrong with it; then nothing has changed.
+    /// The problems of the document; then nothing has changed.
     pub(crate) fn apply(
         &self,
         mut loaded: Loaded,
         confirm: Option<Duration>,
     ) -> Result<ReloadReport, NotReloaded> {
         if loaded.files.is_empty() {
-            // What no file says is another document of this node, whose name may be that of its file.
+            // A document without a file is another one of this node, whose name may be that of its file.
             loaded.files.clone_from(&self.shared.snapshot.load().files);
         }
         self.change(Trigger::Operator(confirm), || Ok(loaded.clone()))
     }
 
-    /// What the source of documents says now.
+    /// The document of the source as it is now.
     fn read_again(&self) -> Result<Loaded, NotReloaded> {
         match &self.source {
             DocumentSource::File(file) => {
@@ -149,6 +149,7 @@ impl Node {
                 Err(refused) => break Err(refused),
             };
             let mut changing = self.changing.lock();
+            // Another document may have been put in force while this one's files were read: then it is built once more.
             if self.follows(&candidate) {
                 break self.enter(&mut changing, candidate, by);
             }
@@ -183,7 +184,7 @@ impl Node {
         })
     }
 
-    /// Whether a candidate still follows what is in force. To be asked with the lock that it is put in force under.
+    /// Whether a candidate still follows the snapshot in force. To be asked under the lock under which it is put in force.
     fn follows(&self, candidate: &Candidate) -> bool {
         Arc::ptr_eq(&candidate.previous, &self.shared.snapshot.load_full())
     }
@@ -265,7 +266,7 @@ impl Node {
         })
     }
 
-    /// Logs as the new document says. What cannot be opened or read leaves the log as it was, and says so there.
+    /// Logs as the new document says. An error leaves the log as it was, and is written there.
     fn follow_log(&self, old: &Document, new: &Document) {
         if old.log.access != new.log.access {
             match AccessSink::open(&new.log.access) {
@@ -311,7 +312,7 @@ struct Candidate {
     proposal: Proposal,
 }
 
-/// What a document asks for, bound and not yet served.
+/// The sockets of a document, bound and not yet served.
 struct NewSockets {
     listeners: Prepared,
     metrics: Endpoint,
@@ -320,7 +321,7 @@ struct NewSockets {
 }
 
 impl Changing {
-    /// Binds what a document asks for and is not bound yet.
+    /// Binds the sockets of a document that are not bound yet.
     fn bind(&mut self, document: &Document, places: &Places) -> Result<NewSockets, Problems> {
         let listeners = self
             .table

@@ -24,10 +24,10 @@ const LOOK: Duration = Duration::from_millis(500);
 #[doc(alias = "bound")]
 const FILE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What a file looks like without reading it: device, inode, length and the times of its last changes.
+/// The metadata by which a change of a file is noticed: device, inode, length and the times of its last changes.
 type Outside = (u64, u64, u64, i64, i64, i64, i64);
 
-/// What files look like; `None` for one that cannot be read.
+/// Files with their metadata and a hash of their content; `None` for one that cannot be read.
 type Looks = BTreeMap<PathBuf, Option<(Outside, u64)>>;
 
 /// Reloads when the files of the configuration have changed, until told to stop.
@@ -50,7 +50,7 @@ pub(crate) async fn follow(node: Arc<Node>, always: bool, mut watched: Watched, 
 
         if watched.sees(looks) {
             let node = node.clone();
-            // What is wrong with the files is in the log; the next change is tried again.
+            // Mistakes in the files are in the log; the next change is tried again.
             let _ = tokio::task::spawn_blocking(move || reload(&node)).await;
         }
     }
@@ -101,7 +101,7 @@ fn see(file: &PathBuf, last: Option<(Outside, u64)>) -> Option<(Outside, u64)> {
     Some((outside, hasher.finish()))
 }
 
-/// What was seen so far.
+/// The state of the files so far.
 #[derive(Default)]
 pub(crate) struct Watched {
     last: Looks,
@@ -110,7 +110,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// From what the files look like now.
+    /// From the files as they are now.
     pub(crate) fn begin(snapshot: &Snapshot) -> Self {
         let mut watched = Self::default();
         watched.sees(look(snapshot, &Looks::new()));

@@ -1,6 +1,6 @@
 //! The document in force, the one before it, and the one to return to where the one in force is not confirmed.
 //!
-//! They are kept as text: a tenth of the memory of what they mean, and read again as the same documents.
+//! They are kept as text: a tenth of the memory of parsed ones, and read again as the same documents.
 
 mod revision;
 mod source;
@@ -42,7 +42,7 @@ pub(crate) struct Documents {
     pub(crate) waiting: Option<Probation>,
     /// The document that was not confirmed, since the node returned from it.
     pub(crate) given_up: Option<Revision>,
-    /// Whether the last confirmed document is always kept: every start asks for a confirmation, or no file says what is in force.
+    /// Whether the last confirmed document is always kept: every start asks for a confirmation, or the document in force has no file.
     pub(crate) guarded: bool,
     /// Where the last confirmed document outlives the process.
     pub(crate) state: StateFile,
@@ -57,7 +57,7 @@ pub(crate) struct Probation {
     pub(crate) time: Duration,
     /// When the node returns.
     pub(crate) until: Instant,
-    /// What keeps the node from returning, now or after a restart in between.
+    /// The obstacle to a return, now or after a restart in between.
     pub(crate) warning: Option<String>,
 }
 

@@ -29,7 +29,7 @@ impl From<PathBuf> for DocumentSource {
 }
 
 impl DocumentSource {
-    /// The file that says what is in force.
+    /// The file of the document in force.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::File(file) => Some(file),

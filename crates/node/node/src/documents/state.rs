@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::revision::Revision;
 
-/// Begins the first line, which says what the document below is.
+/// Begins the first line, which describes the document below.
 const MARK: &str = "# hermes: ";
 
 /// Bytes of a kept document, as of one that the admin socket takes.
@@ -30,7 +30,7 @@ pub(crate) struct StateFile {
     of: PathBuf,
 }
 
-/// What the first line says.
+/// The first line.
 #[derive(Debug, Serialize, Deserialize)]
 struct Head {
     of: PathBuf,
@@ -44,7 +44,7 @@ struct Head {
     bytes: Option<u64>,
 }
 
-/// What is read at a start.
+/// The contents of the file, as they are read at a start.
 #[derive(Debug)]
 pub(crate) struct LastConfirmed {
     /// The last confirmed document.
@@ -69,7 +69,7 @@ impl StateFile {
         }
     }
 
-    /// What was kept for this node, if anything was. What cannot be read is in the log.
+    /// The document that was kept for this node, if any. Errors are in the log.
     pub(crate) fn read(&self) -> Option<LastConfirmed> {
         let path = self.path.as_ref()?;
         let text = match read(path) {
@@ -166,7 +166,7 @@ fn read(path: &Path) -> io::Result<String> {
     let found = file.metadata()?;
     let own = rustix::process::getuid().as_raw();
 
-    // What it says would be put in force.
+    // Its document would be put in force.
     if ![own, 0].contains(&found.uid()) || found.mode() & OTHERS_WRITE != 0 {
         let reason = "it is not this user's alone; remove it";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));

@@ -6,7 +6,7 @@ use super::recount;
 use crate::process::Node;
 
 impl Node {
-    /// What is known of a refusal, or of the exchange that was refused; `None` if it is not remembered.
+    /// The account of a refusal, or of the exchange that was refused; `None` if it is not remembered.
     pub(crate) fn why(&self, asked: &str) -> Option<Account> {
         let remembered = self.shared.refusals.find(asked)?;
         let snapshot = self.shared.snapshot.load_full();

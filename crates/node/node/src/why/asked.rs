@@ -24,7 +24,7 @@ use super::question::SupposedRequest;
 use crate::process::Node;
 
 impl Node {
-    /// What would become of an exchange that is only supposed. Filters are asked if the question says so; that blocks.
+    /// The forecast of a supposed exchange. Filters are asked if the question says so; that blocks.
     ///
     /// # Errors
     /// The question is none, in words.
@@ -134,7 +134,7 @@ pub(super) struct FilterEntry<'a> {
     pub(super) names: &'a Names,
 }
 
-/// What filters are asked with.
+/// Asks filters.
 pub(super) struct FilterClient {
     client: Client,
     source: StreamInfo,
@@ -231,7 +231,7 @@ impl FilterClient {
         Filtered { denied: None }
     }
 
-    /// What a filter says, which may change what is permitted; or with which status it denies that.
+    /// The words of a filter, which may change `permitted`; or the status with which it denies, and its words.
     fn ask(
         &self,
         entry: FilterEntry<'_>,

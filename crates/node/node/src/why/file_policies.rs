@@ -14,18 +14,18 @@ use super::forecast::{Filtered, Filtering, unasked};
 use crate::builtin;
 use crate::nowhere::Nowhere;
 
-/// What decides in the process of a node with this file, beside its rules.
+/// The policies that decide in the process of a node with this file, beside its rules.
 pub struct FilePolicies<'a> {
     document: &'a Document,
     filters: Vec<FileFilter>,
-    /// What is asked about flows of packets.
+    /// The policy about flows of packets.
     pub flows: Option<Arc<FlowRego>>,
 }
 
 /// An entry of `authorize`.
 struct FileFilter {
     matcher: Matcher,
-    /// `None` for what asks a server or belongs to the program.
+    /// `None` for a filter that asks a server or belongs to the program.
     checkpoint: Option<Checkpoint>,
     /// Why its policy cannot be read here.
     unreadable: Option<String>,
@@ -57,7 +57,7 @@ impl<'a> FilePolicies<'a> {
         }
     }
 
-    /// What the filters make of an exchange: policies decide, others would be asked. That blocks, within a runtime.
+    /// Asks the filters about an exchange: policies decide, others would be asked. That blocks, within a run time.
     ///
     /// # Errors
     /// The files of a policy that decides cannot be read here, in words.

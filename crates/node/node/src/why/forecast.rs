@@ -1,4 +1,4 @@
-//! What would become of an exchange that is only supposed.
+//! The forecast of a supposed exchange.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -29,7 +29,7 @@ use super::supposed_claims::{SaidOfUser, SupposedClaims};
 /// An exchange that is only supposed, as a person describes it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SupposedExchange {
-    /// What it asks for: a URL, a method and a URL, CONNECT, CONNECT-TCP or CONNECT-UDP and host:port, CONNECT-IP and what the packets are
+    /// Its request: a URL, a method and a URL, CONNECT, CONNECT-TCP or CONNECT-UDP and host:port, CONNECT-IP and what the packets are
     /// for, UPGRADE, a protocol and a URL, or PACKET, a protocol and where it goes. Nothing for a `tcp`, `udp` or `tun` listener.
     #[serde(default)]
     pub words: Vec<String>,
@@ -42,7 +42,7 @@ pub struct SupposedExchange {
     /// Groups that this user's token claims.
     #[serde(default)]
     pub claim_groups: Vec<String>,
-    /// What else it claims.
+    /// Its further claims.
     #[serde(default)]
     pub claims: Map<String, Value>,
     /// Peer that hands it over, by its name in `peers`.
@@ -72,38 +72,38 @@ impl SupposedExchange {
     }
 }
 
-/// What filters are asked about.
+/// The exchange that filters are asked about.
 #[derive(Clone, Copy)]
 pub struct Filtering<'a> {
     /// The request.
     pub request: &'a SupposedRequest,
     /// How it arrived.
     pub arrived: &'a Arrived<'a>,
-    /// What the token of its user claims.
+    /// The claims of its user's token.
     pub claims: &'a SupposedClaims,
     /// When it arrives, in Unix time.
     pub at: u64,
 }
 
-/// What filters make of an exchange that the policy permitted.
+/// The verdict of the filters on an exchange that the policy permitted.
 pub struct Filtered {
     /// The status with which one denied it, and its words.
     pub denied: Option<(u16, String)>,
 }
 
-/// What a forecast is made with.
+/// Makes forecasts.
 pub struct Forecaster<'a, H> {
-    /// What is decided by.
+    /// The rules.
     pub rules: &'a Rules<H>,
-    /// What that was made of.
+    /// The document that they were compiled from.
     pub document: &'a Document,
     /// Where the document is written.
     pub places: Option<&'a Places>,
-    /// What is asked about flows of packets.
+    /// The policy about flows of packets.
     pub flows: Option<&'a FlowRego>,
     /// Whether a request may choose an address.
     pub may_choose: &'a dyn Fn(SocketAddr) -> Result<(), Denied>,
-    /// What is known of the endpoints of an upstream, a line each.
+    /// The state of the endpoints of an upstream, a line each.
     pub endpoints: &'a dyn Fn(&str) -> Vec<String>,
 }
 
@@ -127,7 +127,7 @@ fn client_of(config: &Listener, fields: &mut Fields, connection: IpAddr) -> IpAd
 }
 
 impl<H> Forecaster<'_, H> {
-    /// What becomes of an exchange. `filter` stands for the filters: it may change what is permitted, and says what they say.
+    /// The fate of an exchange. `filter` stands for the filters: it may change the permitted request, and returns their verdict.
     ///
     /// # Errors
     /// The question is none, in words.
@@ -188,7 +188,7 @@ impl<H> Forecaster<'_, H> {
         Ok(self.account(filtering, fields, filter))
     }
 
-    /// What is said of a request that arrives with these fields.
+    /// The account of a request that arrives with these fields.
     fn account(
         &self,
         filtering: Filtering<'_>,
@@ -228,7 +228,7 @@ impl<H> Forecaster<'_, H> {
         })
     }
 
-    /// What becomes of a packet.
+    /// The fate of a packet.
     fn packet(
         &self,
         packet: &SupposedPacket,
@@ -291,7 +291,7 @@ impl<H> Forecaster<'_, H> {
             .map_err(refused)
     }
 
-    /// What the route does with it.
+    /// The action of the route.
     fn routed(
         &self,
         question: &SupposedRequest,
@@ -321,7 +321,7 @@ impl<H> Forecaster<'_, H> {
         }
     }
 
-    /// What the egress rules say of the address, where the request chooses it.
+    /// The verdict of the egress rules on the address, where the request chooses it.
     fn egress(
         &self,
         question: &SupposedRequest,

@@ -1,12 +1,12 @@
-//! Why an exchange was refused, and what would become of one that is only supposed.
+//! Why an exchange was refused, and the forecast of a supposed one.
 //!
 //! - `note`: where refusals are noted. An exchange that is not refused pays nothing.
-//! - `remembered`: the last refusals, with what is needed to say later what was compared.
+//! - `remembered`: the last refusals, with their requests, so that the comparison can be made again.
 //! - `recount`: the steps of a refusal, when someone asks for them.
-//! - `forecast`: what would become of an exchange, of a file as of a running node; `asked` adds what only a running node knows,
-//!   `file_policies` what the policies in Rego of a file decide.
-//! - `packet`: a packet of a tunnel that is only supposed, and what the rules on packets say of it.
-//! - `supposed_claims`: what the token of a supposed user claims.
+//! - `forecast`: the fate of an exchange, by a file as by a running node; `asked` adds the knowledge of a running node,
+//!   `file_policies` the policies in Rego of a file.
+//! - `packet`: a packet of a supposed tunnel, and the verdict of the rules on packets.
+//! - `supposed_claims`: the claims of a supposed user's token.
 //! - `account`: the answer, the same for all.
 
 mod answered;

@@ -27,14 +27,14 @@ const EXAMPLE: &str = "say which packet: PACKET tcp 10.0.2.1:443, PACKET icmp 10
 /// Bytes of a header of IPv4 without options, and of TCP without options.
 const HEADER: u8 = 20;
 
-/// What a supposed tunnel is for.
+/// The target of a supposed tunnel.
 const EVERYTHING: &str = "*";
 
-/// The policy about flows, and what else it is told of a supposed tunnel.
+/// The policy about flows, and its further input about a supposed tunnel.
 #[derive(Clone, Copy)]
 pub(crate) struct SupposedFlows<'a> {
     pub(crate) policy: &'a FlowRego,
-    /// What the token of its user claims.
+    /// The claims of its user's token.
     pub(crate) claims: Option<&'a Map<String, Value>>,
     pub(crate) listener: &'a str,
 }
@@ -49,10 +49,10 @@ pub struct SupposedPacket {
     destination: SocketAddr,
 }
 
-/// What would become of a packet.
+/// The forecast of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgedSupposed {
-    /// What was compared.
+    /// The steps that were compared.
     pub steps: Vec<Step>,
     /// Which rule lets it pass, or why it may not.
     pub outcome: Result<String, String>,
@@ -168,7 +168,7 @@ impl SupposedPacket {
         }
     }
 
-    /// The packet: what a rule can look at, and nothing behind it.
+    /// The packet: the headers that a rule can look at, and nothing behind them.
     fn bytes(&self) -> Vec<u8> {
         let mut payload = vec![0; usize::from(HEADER)];
         match self.protocol {

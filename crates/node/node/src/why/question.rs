@@ -27,24 +27,24 @@ use ipnet::IpNet;
 /// The port that a supposed connection comes from.
 pub(crate) const CLIENT_PORT: u16 = 50_000;
 
-/// What can be asked, in words.
+/// The forms of a question, in words.
 const EXAMPLES: &str = "name a request, such as GET http://VIDEO/one, CONNECT DB:5432, \
      CONNECT-IP 10.0.0.0/8 or UPGRADE websocket http://VIDEO/chat";
 
-/// What stands for any target and any protocol of CONNECT-IP.
+/// Stands for any target and any protocol of CONNECT-IP.
 const ANY: &str = "*";
 
-/// What an exchange asks for.
+/// The request of a supposed exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SupposedRequest {
     /// As it would arrive, without the fields that the question has.
     pub head: RequestHead,
-    /// What it is for.
+    /// Its target.
     pub target: Target,
 }
 
 impl SupposedRequest {
-    /// Of the words on the command line: a URL, a method and a URL, a kind of tunnel and what it is for, or UPGRADE, a protocol and a URL.
+    /// Of the words on the command line: a URL, a method and a URL, a kind of tunnel and its target, or UPGRADE, a protocol and a URL.
     ///
     /// # Errors
     /// In words.
@@ -69,7 +69,7 @@ impl SupposedRequest {
         Self::of_head(head)
     }
 
-    /// What a connection, a datagram or a device asks for that enters at a `tcp`, `udp` or `tun` listener.
+    /// The request of a connection, a datagram or a device that enters at a `tcp`, `udp` or `tun` listener.
     pub fn of_listener(listener: &Listener) -> Option<Self> {
         let head = match &listener.kind {
             ListenerKind::Tcp(tcp) => opening_head::connect(tcp.purpose.target.as_ref()?),
@@ -91,7 +91,7 @@ impl SupposedRequest {
         Ok(Self { head, target })
     }
 
-    /// What it carries.
+    /// Its payload.
     pub fn kind(&self) -> ExchangeKind {
         filter::exchange_kind(self.head.kind())
     }
@@ -187,7 +187,7 @@ fn packets(target: &str, protocol: &str) -> Result<RequestHead, String> {
             number.to_string()
         }
     };
-    // RFC 9484, section 3: what stands in a segment is percent-encoded.
+    // RFC 9484, section 3: values in a segment are percent-encoded.
     let target = target.replace('/', "%2F").replace(':', "%3A");
     let path = format!("{}{target}/{number}/", ip_template::PREFIX);
     extended(Some(Protocol::ConnectIp), path)

@@ -1,4 +1,4 @@
-//! The steps of a refusal: what the rules in force say of the request that was kept.
+//! The steps of a refusal: the request that was kept, compared with the rules in force.
 
 use std::net::IpAddr;
 use std::time::UNIX_EPOCH;
@@ -40,7 +40,7 @@ pub(super) fn steps(remembered: &RememberedRefusal, snapshot: &Snapshot) -> Vec<
         rules.recount_removed(&entrance, &learnt.removed, &mut steps);
     }
 
-    // By their phases, too: what was removed comes before what that led to.
+    // By their phases, too: removed fields come before the consequences.
     authorized(remembered, snapshot, &mut steps);
     if remembered.last.phase == Phase::Forward {
         went(remembered, snapshot, &mut steps);
@@ -52,7 +52,7 @@ pub(super) fn steps(remembered: &RememberedRefusal, snapshot: &Snapshot) -> Vec<
     steps
 }
 
-/// What the rules compared, up to the phase in which it was refused.
+/// The comparisons of the rules, up to the phase in which it was refused.
 fn compared(
     remembered: &RememberedRefusal,
     snapshot: &Snapshot,
@@ -102,7 +102,7 @@ fn compared(
         .recount(&arrived, (user, &head.fields), (reached, when), steps);
 }
 
-/// What the filters said when they were asked.
+/// The words of the filters when they were asked.
 fn authorized(remembered: &RememberedRefusal, snapshot: &Snapshot, steps: &mut Vec<Step>) {
     let said = remembered.learnt.iter().flat_map(|learnt| &learnt.filters);
     for said in said {
@@ -162,7 +162,7 @@ fn passed_over(
     snapshot.rules.recount_routes(taken, &facts, steps);
 }
 
-/// What a record calls this. A POST that is a tunnel came as a request.
+/// The kind as a record names it. A POST that is a tunnel came as a request.
 fn kind_of(word: &str) -> ExchangeKind {
     let tunnels = [
         ExchangeKind::Connect,

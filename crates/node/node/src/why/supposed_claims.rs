@@ -1,4 +1,4 @@
-//! What the token of a supposed user claims.
+//! The claims of a supposed user's token.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const SUBJECT: &str = "sub";
 /// The claim of the groups where a listener names none.
 const GROUPS: &str = "groups";
 
-/// What a person says of the user and the token.
+/// The user and the token, as a person describes them.
 #[derive(Debug, Clone, Copy)]
 pub struct SaidOfUser<'a> {
     /// Whom authentication found.

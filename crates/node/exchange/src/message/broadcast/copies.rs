@@ -1,4 +1,4 @@
-//! The copies of one request, and what comes back.
+//! The copies of one request, and their replies.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ struct Copy {
     timeouts: Timeouts,
 }
 
-/// What came back for one copy.
+/// The reply to one copy.
 pub(super) struct Reply {
     /// Counts the copies from 0.
     pub(super) number: usize,
@@ -186,7 +186,7 @@ impl Copies {
         std::mem::take(&mut self.unfit)
     }
 
-    /// The number of each copy, and what it is called.
+    /// The number of each copy, and its name.
     pub(super) fn labels(&self) -> Vec<(usize, String)> {
         self.copies
             .iter()
@@ -213,7 +213,7 @@ impl Copies {
     }
 }
 
-/// Whether the rule can be fulfilled at all. What cannot succeed has no effect anywhere.
+/// Whether the rule can be fulfilled at all: a broadcast that cannot succeed has no effect anywhere.
 fn suffice(fit: usize, unfit: usize, rule: Rule) -> Result<(), Refusal> {
     let wanted = match rule {
         Rule::First | Rule::All => 1,
@@ -232,7 +232,7 @@ impl Copy {
         format!("{}/{}", self.upstream.name(), self.index)
     }
 
-    /// What stands for the reply of an endpoint that is not asked.
+    /// Stands for the reply of an endpoint that is not asked.
     fn unasked(&self) -> Reply {
         let why = self.upstream.unfit(self.index).unwrap_or_default();
         let reason = format!("not asked, the endpoint is not healthy: {why}");

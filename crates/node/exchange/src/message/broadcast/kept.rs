@@ -108,6 +108,7 @@ async fn write(
             }
         };
 
+        // Counted here: a content without an announced length may turn out longer than the store takes.
         read += data.len() as u64;
         if read > limit {
             return Err(NotStored::TooLarge(limit));

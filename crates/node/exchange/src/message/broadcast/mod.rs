@@ -47,7 +47,7 @@ const REPLY_BYTES: usize = 1024 * 1024;
 #[doc(alias = "bound")]
 const TIME: Duration = Duration::from_secs(10);
 
-/// What an exchange turns out to be.
+/// An exchange on its way to a route that may have broadcasts.
 #[expect(
     clippy::large_enum_variant,
     reason = "it is made and taken apart at once"
@@ -179,7 +179,7 @@ async fn gather(
             () = tokio::time::sleep_until(until) => break StopReason::Time,
         }
     };
-    // Cancels what is still out, and gives its descriptors back before the reply leaves.
+    // Cancels copies that are still out, and gives their descriptors back before the reply leaves.
     drop((out, held));
 
     let successes = replies.iter().filter(|reply| reply.is_success()).count();
@@ -218,7 +218,7 @@ fn conclude(
         return Ok(merged(routed, replies, said));
     }
     let wanted = |reply: &Reply| match (rule, end) {
-        // None succeeded: what was said first is still an answer.
+        // No copy succeeded: the first reply is still an answer.
         (Rule::First, StopReason::Exhausted) => reply.outcome.is_ok(),
         (_, StopReason::Enough) => reply.is_success(),
         _ => false,

@@ -33,6 +33,7 @@ pub(super) fn boundary(replies: &[Reply], mut random: impl FnMut() -> u64) -> St
                 .windows(boundary.len())
                 .any(|window| window == boundary.as_bytes())
         };
+        // A reply that contained the delimiter could pose as the replies of others.
         let taken = replies
             .iter()
             .any(|reply| matches!(&reply.outcome, Ok((_, content)) if stands_in(&content.data)));
@@ -72,7 +73,7 @@ pub(super) fn merge(replies: &[Reply], boundary: &str) -> VecDeque<Bytes> {
     pieces
 }
 
-/// What the replies are charged for.
+/// The purpose of memory for replies.
 pub(super) fn charges(replies: Vec<Reply>) -> Vec<Charge> {
     let contents = replies.into_iter().filter_map(|reply| reply.outcome.ok());
     contents.filter_map(|(_, content)| content.charge).collect()

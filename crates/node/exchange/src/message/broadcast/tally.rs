@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// What each of the replies leads to, until the end.
+    /// The verdict on each reply, until the end.
     fn ends(rule: Rule, copies: usize, replies: &[bool]) -> (usize, Option<StopReason>) {
         let mut tally = Tally::new(rule, copies);
         for (count, success) in replies.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The attempts of one exchange: which policy they follow, what they cost, and what is said of them in the end.
+//! The attempts of one exchange: their policy, their cost, and their account in the end.
 
 mod outcome;
 mod replay;
@@ -45,7 +45,7 @@ pub(crate) struct Tries<'a> {
     /// Bytes of the tunnel have left with the attempt that is under way.
     early: AtomicBool,
     made: AtomicU32,
-    /// What it needs if it is tried for a time.
+    /// Its state, if it is tried for a time.
     kept: Option<Box<KeptRequest>>,
     /// Endpoints that were tried.
     tried: Mutex<Vec<Arc<str>>>,
@@ -97,7 +97,7 @@ impl<'a> Tries<'a> {
         self.policy.per_try.map(|time| clock::now() + time)
     }
 
-    /// How long a response head is waited for from there. What an attempt may take in all, its response head may take too.
+    /// How long a response head is waited for from there: at least the time that an attempt may take in all.
     pub(crate) fn header(&self, hop: Hop) -> Wait {
         let own = self.next.timeouts.header_of(hop);
         let most = self.policy.per_try;
@@ -171,7 +171,7 @@ impl<'a> Tries<'a> {
         self.early.store(sent, Ordering::Relaxed);
     }
 
-    /// What it needs if it is tried again for a time, and not a number of times.
+    /// Its state, if it is tried again for a time, and not a number of times.
     pub(crate) fn kept(&self) -> Option<&KeptRequest> {
         self.kept.as_deref()
     }
@@ -226,7 +226,7 @@ impl<'a> Tries<'a> {
             if self.kept.is_none() {
                 return Err(Stop::Budget);
             }
-            // What is tried for a time is no load if it comes rarely.
+            // A request that is tried for a time is no load if it comes rarely.
             pause = pause.max(UNPAID_PAUSE.mul_f64(0.5 + fastrand::f64()));
         }
 
@@ -280,7 +280,7 @@ impl<'a> Tries<'a> {
         Allowance { ratio, per_second }
     }
 
-    /// What the client and the record learn: with the number of attempts, and why there was no further one.
+    /// The refusal for client and record: with the number of attempts, and the reason why there was no further one.
     pub(crate) fn explain(&self, refusal: Refusal, stop: Stop) -> Refusal {
         let made = self.made.load(Ordering::Relaxed);
         let words = if self.next.has_policy() {

@@ -1,4 +1,4 @@
-//! What failures and responses mean to a policy.
+//! Failures and responses as a retry policy sees them.
 
 use std::time::{Duration, SystemTime};
 

@@ -20,7 +20,7 @@ const BLOCK: usize = 16 * 1024;
 #[doc(alias = "bound")]
 const FIRST_BLOCK: usize = 64;
 
-/// What a line of trailers costs beside its bytes.
+/// The memory of a line of trailers beside its bytes.
 const LINE_OVERHEAD: usize = 32;
 
 /// Content that is kept while it streams, up to a bound.
@@ -32,15 +32,15 @@ pub(crate) struct Replay<'a> {
     account: &'a (dyn Fn() -> OwnerAccount + Sync),
     /// Why no more is kept, where the account had no room.
     overdrawn: Option<Box<Overdrawn>>,
-    /// While it is sent again: the block that is sent next. What follows the last one comes from the client.
+    /// While it is sent again: the block that is sent next. After the last one, content comes from the client.
     again: Option<usize>,
     /// Set once something was passed on that was not kept, or once nothing need be kept.
     lost: &'a AtomicBool,
-    /// Counts what came from the client, once.
+    /// Counts the client's bytes, each once.
     moved: &'a AtomicU64,
 }
 
-/// What was kept. It is copied together: content in pieces of one byte costs no more than content in one piece, and a few bytes
+/// Kept content. It is copied together: content in pieces of one byte costs no more than content in one piece, and a few bytes
 /// do not hold the whole buffer that they came in.
 struct Kept {
     blocks: Vec<Bytes>,
@@ -51,7 +51,7 @@ struct Kept {
     room: usize,
     /// Bytes of memory that blocks take.
     taken: usize,
-    /// What is above [`UNCHARGED`].
+    /// The charge for bytes above [`UNCHARGED`].
     charge: Option<Charge>,
 }
 
@@ -134,7 +134,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Ends the last block, so that it can be sent; what is free of it stays with it.
+    /// Ends the last block, so that it can be sent; its free room stays with it.
     fn close(&mut self) {
         if !self.last.is_empty() {
             let block = self.last.split().freeze();
@@ -194,7 +194,7 @@ impl<'a> Replay<'a> {
         self.overdrawn.as_deref()
     }
 
-    /// Lets go of what was kept, all of which has been sent.
+    /// Frees the kept content, all of which has been sent.
     fn forget(&mut self) {
         self.kept = Kept::new(0);
         self.again = None;
@@ -209,7 +209,7 @@ impl<'a> Replay<'a> {
             Frame::Trailers(trailers) => self.kept.push_trailers(trailers, self.account),
         };
 
-        // What cannot be kept goes on all the same: it is sent once.
+        // Content that cannot be kept goes on all the same: it is sent once.
         if let Err(unkept) = kept {
             if let Unkept::Overdrawn(overdrawn) = unkept {
                 self.overdrawn = Some(overdrawn);
@@ -219,7 +219,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// What is sent again next, if there is anything.
+    /// The piece that is sent again next, if any is left.
     fn next_kept(&mut self) -> Option<Frame> {
         let at = self.again?;
         if let Some(block) = self.kept.blocks.get(at) {
@@ -265,7 +265,7 @@ impl Source for Replay<'_> {
         self.incoming.poll_unasked(cx)
     }
 
-    /// Nothing of what the kernel moves could be kept.
+    /// None: bytes that the kernel moves could not be kept.
     fn bulk(&self) -> Option<(&TcpStream, u64)> {
         self.incoming
             .bulk()

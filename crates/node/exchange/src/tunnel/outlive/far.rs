@@ -53,7 +53,7 @@ pub(crate) struct NewSession {
     destination: Destination,
 }
 
-/// What a request for a tunnel that ends here asks for. It is taken out of its fields.
+/// The session that a request for a tunnel asks for. The field is removed.
 pub(crate) fn asked(arrival: &mut Arrival) -> Option<Request> {
     Request::take(&mut arrival.head_mut().fields)
 }
@@ -217,7 +217,7 @@ fn gone(reason: &str) -> Refusal {
     Refusal::new(ProxyError::HttpRequestDenied, details).status(StatusCode::GONE)
 }
 
-/// What happens to a tunnel.
+/// An event in the life of a tunnel.
 enum FarEvent {
     Claimed(Claim<Box<FarEnd>>),
     Side(SideEnd),
@@ -241,7 +241,7 @@ struct ResumeServer<'a> {
     state: Arc<TunnelState>,
     exchange: &'a Exchange,
     path: Option<Carrying<'a>>,
-    /// Until when it waits for a path, and what it loses if none comes.
+    /// The wait for a path, if it has none.
     waits: Option<FarWait>,
 }
 
@@ -349,6 +349,7 @@ impl ResumeServer<'_> {
         let until = waits.as_ref().map(|waits| waits.until);
         tokio::select! {
             biased;
+            // First: the claimant carries on with the same end, and meets there whatever would have ended this exchange.
             claim = entry.claimed() => FarEvent::Claimed(claim),
             end = side => FarEvent::Side(end),
             end = carried(path) => FarEvent::Path(end),
@@ -363,7 +364,7 @@ impl ResumeServer<'_> {
         }
     }
 
-    /// What follows a path: nothing, if the tunnel waits for another.
+    /// The end of the tunnel that follows from that of a path; `None` if the tunnel waits for another.
     fn path_ended(&mut self, end: PathEnd) -> Option<Result<(), Broken>> {
         self.path = None;
         let (time, otherwise) = match end {
@@ -404,6 +405,7 @@ impl ResumeServer<'_> {
             if matches!(told, Ok(PathEnd::Told)) {
                 return FarOver::Over(Err(broken));
             }
+            // The near end did not hear of it. It may come back within the time that tunnels are kept, and learns the reason then.
             let end = PathEnd::Lost(broken.reason());
             if self.path_ended(end).is_some() {
                 return FarOver::Over(Err(broken));

@@ -84,7 +84,7 @@ fn by_name(routed: &Routed) -> bool {
 }
 
 impl AskedSession {
-    /// What the far end has answered; none if it does not know how.
+    /// The answer of the far end; `None` if it knows no sessions.
     pub(crate) fn granted(self: Box<Self>, fields: &mut Fields) -> Option<Box<Granted>> {
         let grant = Grant::take(fields)?;
         Some(Box::new(Granted { asked: self, grant }))
@@ -101,7 +101,7 @@ pub(crate) struct NearTunnel {
     active: Active,
 }
 
-/// What happens to a tunnel.
+/// An event in the life of a tunnel.
 enum NearEvent {
     Side(SideEnd),
     Path(PathEnd),
@@ -130,7 +130,7 @@ struct NoPath {
     is_final: bool,
 }
 
-/// What is left of a tunnel while it is carried, beside its streams.
+/// A tunnel while it is carried, beside the streams of its client.
 struct ResumeClient<'a> {
     shared: &'a SharedEnd,
     guard: &'a mut TunnelGuard,
@@ -258,6 +258,7 @@ impl ResumeClient<'_> {
         let until = lost.as_ref().map(|(until, _)| *until);
         tokio::select! {
             biased;
+            // First: a tunnel that its client has ended needs no other path.
             end = side => NearEvent::Side(end),
             end = carried(path) => NearEvent::Path(end),
             order = guard.order() => NearEvent::Ordered(order),
@@ -323,7 +324,7 @@ impl ResumeClient<'_> {
         let exchange = self.exchange;
         match opened {
             Ok(opened) => {
-                // What is still on the old path is sent again, or was received.
+                // Bytes still on the old path are sent again, or were received.
                 self.path = None;
                 self.shared.resume();
                 self.path = Some((path::carry(opened.streams, self.shared), opened.active));
@@ -439,7 +440,7 @@ async fn open(
     let opened = opening::bytes(&routed, &moved.head, fields, Kind::Connect).await;
     let (mut path, opened) = opened.map_err(unopened)?;
 
-    // Another proxy would take what follows for bytes of a new tunnel.
+    // A proxy without the session would take the bytes that follow for those of a new tunnel.
     if Request::take(&mut path.fields) != Some(Request::New) {
         let details = "the tunnel was opened anew, by a proxy that does not know its session";
         let refusal = Refusal::new(ProxyError::HttpRequestDenied, details);

@@ -60,7 +60,7 @@ async fn send(outgoing: &mut Outgoing, shared: &SharedEnd) -> PathEnd {
         let next = match shared.to_path() {
             Some(next) => next,
             None => {
-                // Nothing more is there for now, so what was gathered must not wait for it.
+                // Nothing more is there for now: gathered bytes must not wait for it.
                 if let Err(error) = outgoing.flush().await {
                     return PathEnd::Lost(error.to_string());
                 }
@@ -90,7 +90,7 @@ async fn receive(incoming: &mut Incoming, shared: &SharedEnd) -> PathEnd {
     loop {
         let frame = poll_fn(|cx| match shared.poll_wants_path(cx) {
             Poll::Ready(()) => incoming.poll_frame(cx),
-            // What comes meanwhile is packed.
+            // Bytes that come meanwhile are packed, so that small frames do not use up the window of their link.
             Poll::Pending => incoming.poll_unasked(cx).map(|error| Some(Err(error))),
         });
 

@@ -20,7 +20,7 @@ pub(super) enum SideEnd {
     Reset(Reset, String),
 }
 
-/// Carries what comes from that side and what goes there; resolves only if the tunnel is over.
+/// Carries both directions of that side; resolves only if the tunnel is over.
 pub(super) async fn carry(
     streams: &mut Duplex,
     shared: &SharedEnd,
@@ -53,13 +53,16 @@ async fn fill(
             Err(error) => return Broken::read(side, &error),
         };
 
+        // Bytes beyond the room could not be sent again on another path.
         Source::limit(incoming, room);
         match incoming.frame().await {
             Some(Ok(Frame::Data(data))) => {
                 counter.fetch_add(data.len() as u64, Ordering::Relaxed);
+                // No await between the read and this: dropping the future loses no byte.
                 shared.keep(&data);
             }
             Some(Ok(Frame::Trailers(_))) | None => {
+                // A half-close: the other direction goes on, and the end travels behind the last byte.
                 shared.end();
                 return pending().await;
             }
@@ -68,7 +71,7 @@ async fn fill(
     }
 }
 
-/// Writes what came on the path. A plain connection keeps what was being written if this is dropped.
+/// Writes the bytes of the path. A plain connection keeps the piece that was being written if this is dropped.
 async fn deliver(
     outgoing: &mut Outgoing,
     shared: &SharedEnd,
