@@ -275,6 +275,7 @@ mod tests {
     const ROOM: Room = Room {
         free: 1 << 20,
         guaranteed: GUARANTEED,
+        is_disk_full: false,
     };
 
     /// Asks whatever is due, and returns when the next question is.

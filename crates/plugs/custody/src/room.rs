@@ -29,6 +29,8 @@ pub struct Room {
     pub free: u64,
     /// Of one object in any case, those that it has included.
     pub guaranteed: u64,
+    /// The disk does not keep up: objects that are kept there have what is guaranteed alone.
+    pub is_disk_full: bool,
 }
 
 impl Room {
@@ -37,6 +39,7 @@ impl Room {
         Self {
             free: HELD.saturating_sub(held),
             guaranteed: if held < CROWDED { GUARANTEED } else { LITTLE },
+            is_disk_full: false,
         }
     }
 

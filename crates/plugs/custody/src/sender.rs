@@ -144,10 +144,13 @@ impl Sender {
     /// Bytes that can be written to an object before its reader lets some go, where so many are free for all. A little can
     /// always be: those who read slowly cannot stop the rest.
     pub fn room(&self, object: ObjectId, room: Room) -> usize {
-        let held = self.offers.get(&object).map(|offer| offer.spool.held());
-        held.map_or(0, |held| {
+        self.offers.get(&object).map_or(0, |offer| {
+            let held = offer.spool.held();
             let guaranteed = room.guaranteed.saturating_sub(held as u64);
-            let free = room.free.max(guaranteed);
+            let free = match room.is_disk_full && offer.spool.is_on_disk() {
+                true => guaranteed,
+                false => room.free.max(guaranteed),
+            };
             KEPT.saturating_sub(held)
                 .min(usize::try_from(free).unwrap_or(usize::MAX))
         })

@@ -167,6 +167,12 @@ impl Spool {
         self.end
     }
 
+    /// Whether its bytes are kept in a file.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        let log = self.log.as_ref();
+        log.is_some_and(|(log, _)| log.lock().is_whole())
+    }
+
     /// Whether the file of its exchange is still to be made.
     pub(crate) fn is_beginning(&self) -> bool {
         let log = self.log.as_ref();

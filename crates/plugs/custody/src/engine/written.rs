@@ -36,13 +36,12 @@ impl Engine {
         disk.is_some_and(|disk| disk.is_writing())
     }
 
-    /// Bytes that may be held beside those that are: a disk that does not keep up leaves what is guaranteed.
+    /// Bytes that may be held beside those that are.
     pub(super) fn room_beside(&self, held: u64) -> Room {
-        let room = Room::of(held);
         let disk = self.keeping.disk.as_ref();
-        match disk.is_some_and(|disk| disk.is_full()) {
-            true => Room { free: 0, ..room },
-            false => room,
+        Room {
+            is_disk_full: disk.is_some_and(|disk| disk.is_full()),
+            ..Room::of(held)
         }
     }
 
@@ -115,6 +114,7 @@ mod tests {
     use super::super::{Opening, Reading};
     use super::*;
     use crate::disk::Disk;
+    use crate::room::GUARANTEED;
 
     /// A client, and a server that keeps its exchanges on disk.
     struct Pair {
@@ -266,17 +266,30 @@ mod tests {
 
     #[test]
     fn a_disk_that_does_not_keep_up_leaves_what_is_guaranteed() {
-        let pair = Pair::new();
+        let mut pair = Pair::new();
+        pair.ask();
+        pair.talk();
+        pair.write_out();
+        pair.talk();
+        pair.write_out();
+        let asked = pair.talk()[0];
+        let free = pair.server.room(asked) as u64;
+        assert!(free > GUARANTEED);
+
         let disk = pair.disk.clone();
         let paused = disk.pause();
-        let free = pair.server.room_beside(0);
         disk.fill();
-        let room = pair.server.room_beside(0);
-        assert_eq!(room, Room { free: 0, ..free });
+        assert_eq!(pair.server.room(asked) as u64, GUARANTEED);
         drop(paused);
         while disk.is_full() {
             std::thread::yield_now();
         }
-        assert_eq!(pair.server.room_beside(0), free);
+        assert_eq!(pair.server.room(asked) as u64, free);
+
+        // An exchange in memory waits for no disk.
+        let _paused = disk.pause();
+        disk.fill();
+        pair.server.keep_in_memory(asked);
+        assert_eq!(pair.server.room(asked) as u64, free);
     }
 }

@@ -139,6 +139,9 @@ impl Receiver {
 
     /// Bytes that may be held for an object, where so many may be for all: none where its owner has as much as one may.
     pub(super) fn room_of(&self, object: ObjectId, want: &Want, room: Room) -> u64 {
+        if room.is_disk_full && want.spool.is_on_disk() {
+            return 0;
+        }
         let held = room.held();
         let is_full = room.free <= self.guaranteed(object, room);
         if is_full || held <= SHARED || !want.spool.is_crowded(held, HELD) {
