@@ -1,7 +1,10 @@
 //! All neighbours of a node: datagrams and time go in, datagrams and events come out.
 
+mod came;
+mod datagrams;
 mod ended;
 mod epochs;
+mod exchange;
 mod frames;
 mod handshakes;
 mod resume;
@@ -9,6 +12,7 @@ mod share;
 mod siblings;
 mod signs;
 mod strangers;
+mod tunnel_state;
 mod tunnels;
 mod waiting;
 mod written;
@@ -16,142 +20,35 @@ mod written;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::RandomState;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use hermes_proto::custody::{
-    CustodyFrame, CustodyPacket, ErrCode, ObjectId, ObjectPart, decode_frames,
-};
+use hermes_proto::custody::{ErrCode, ObjectId, ObjectPart};
 
+pub use came::Came;
 use ended::Ended;
 use epochs::KnownEpochs;
+pub use exchange::{AskingProgress, Event, ExchangeKey, NeighbourId, Opening, Reading};
+use exchange::{KeptExchange, Side, object, spool};
 use resume::Keeping;
 pub use siblings::{DatagramProcess, ForeignFrames, Whereabouts};
 pub use strangers::RefusedDatagrams;
-use strangers::{Strangers, Unknown};
-use tunnels::Tunnelled;
+use strangers::Strangers;
+use tunnel_state::Tunnelled;
 use waiting::{Deadlines, WaitingWriters};
 
-use crate::disk::SharedLog;
-use crate::neighbour::{Neighbour, OwnKey, Terms};
-use crate::noise::may_be_hello;
+use crate::neighbour::{Neighbour, Terms};
 use crate::owner::HeldBytes;
 pub use crate::owner::Owner;
 pub use crate::room::HELD;
 use crate::room::Room;
 pub use crate::signs::NeighbourSigns;
-use crate::spool::Spool;
 use crate::stamps::Stamps;
 use hermes_noise::{PrivateKey, PublicKey};
 
 /// Exchanges that one neighbour may have open in each direction.
 #[doc(alias = "bound")]
 const EXCHANGES: usize = 1024;
-
-/// Which neighbour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NeighbourId(usize);
-
-/// An exchange with a neighbour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ExchangeKey {
-    /// The neighbour.
-    pub neighbour: NeighbourId,
-    /// Its name.
-    pub exchange: [u8; 16],
-}
-
-/// What has happened to an exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// A neighbour asks for a response.
-    Asked(ExchangeKey),
-    /// There is something to read, or it has ended.
-    Readable(ExchangeKey),
-    /// There is room to write.
-    Writable(ExchangeKey),
-    /// The neighbour does not want the response any more, or has all of it; or its time is over.
-    Over(ExchangeKey),
-}
-
-/// How a datagram came.
-#[derive(Debug, Clone, Copy)]
-pub struct Came {
-    /// Where it came from.
-    pub from: SocketAddr,
-    /// How long it waited in this machine, which is no delay of the path.
-    pub waited: Duration,
-    /// When it is looked at.
-    pub now: Instant,
-}
-
-/// How far an exchange is that this node has begun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AskingProgress {
-    /// The neighbour is known to have it.
-    pub is_confirmed: bool,
-    /// How long ago the neighbour was heard last, about anything; `None` if it was never.
-    pub heard: Option<Duration>,
-}
-
-/// What a reader finds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reading {
-    /// Bytes, at least one.
-    Bytes(Bytes),
-    /// The end of it.
-    End,
-    /// Nothing yet: an event will say when.
-    Waiting,
-    /// It will not be whole.
-    Broken(ErrCode),
-}
-
-/// Whose an exchange is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    /// This node asks.
-    Asking {
-        /// It may be offered again to a neighbour that has forgotten it.
-        repeatable: bool,
-    },
-    /// The neighbour asks.
-    Answering,
-    /// The neighbour asks for what may be done once only, and may not know yet that this node has it.
-    Unconfirmed,
-}
-
-#[derive(Debug)]
-struct KeptExchange {
-    side: Side,
-    until: Instant,
-    /// When it is looked whether its time is over: not behind `until`.
-    due: Instant,
-    /// For how long it is kept.
-    keep: Duration,
-    tunnelled: Tunnelled,
-    /// Whose it is, where that is known.
-    owner: Option<Owner>,
-    /// Where it is kept.
-    log: Option<SharedLog>,
-    /// It was kept when the last process ended.
-    is_resumed: bool,
-    /// It may be acted on once only.
-    once: bool,
-    /// What has to be in its file before it is acted on, if that is still to be written.
-    acts_behind: Option<u64>,
-}
-
-/// How an exchange begins.
-#[derive(Debug, Clone, Copy)]
-pub struct Opening {
-    /// It is given up after so long.
-    pub keep: Duration,
-    /// It may be offered again to a neighbour that has forgotten it.
-    pub repeatable: bool,
-    /// What it is begun for, if that is an exchange, too.
-    pub parent: Option<ExchangeKey>,
-}
 
 /// The machine of a node. It knows no sockets; of clocks, only when what it keeps on disk is over.
 pub struct Engine {
@@ -427,68 +324,6 @@ impl Engine {
         self.end(key, now);
     }
 
-    /// A datagram has come, just now.
-    pub fn handle_datagram(&mut self, datagram: &Bytes, from: SocketAddr, now: Instant) {
-        let came = Came {
-            from,
-            waited: Duration::ZERO,
-            now,
-        };
-        self.handle_late_datagram(datagram, came);
-    }
-
-    /// A datagram has come that may have waited in this machine.
-    pub fn handle_late_datagram(&mut self, datagram: &Bytes, came: Came) {
-        let Came { from, now, .. } = came;
-        let Ok(packet) = CustodyPacket::decode(datagram) else {
-            self.strangers.refused().malformed += 1;
-            return;
-        };
-        match packet {
-            CustodyPacket::Hello {
-                epoch,
-                cookie,
-                message,
-            } => {
-                if !self.strangers.is_good(from, &cookie, now) {
-                    let length = datagram.len();
-                    self.strangers.retry(Unknown { epoch, length }, from, now);
-                } else if may_be_hello(&message) {
-                    self.handle_hello(epoch, &message, from, now);
-                }
-            }
-            CustodyPacket::Retry { epoch, cookie } => {
-                let known = self.neighbours.iter_mut();
-                let mut known = known.filter(|known| known.address() == Some(from));
-                known
-                    .by_ref()
-                    .for_each(|known| known.handle_retry(epoch, cookie, now));
-            }
-            CustodyPacket::Answer {
-                epoch,
-                own,
-                message,
-            } => {
-                if let Some(id) = self.of_epoch(epoch)
-                    && self.admits(from, now)
-                {
-                    self.neighbours[id.0].handle_answer(epoch, own, &message, now);
-                }
-            }
-            CustodyPacket::Sealed {
-                epoch,
-                number,
-                sealed,
-            } => match self.of_epoch(epoch) {
-                Some(id) => self.handle_sealed(id, (epoch, number, &sealed), came),
-                None => {
-                    let length = datagram.len();
-                    self.strangers.retry(Unknown { epoch, length }, from, now);
-                }
-            },
-        }
-    }
-
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         for key in self.late(now) {
@@ -503,59 +338,6 @@ impl Engine {
         for neighbour in &mut self.neighbours {
             neighbour.hurry(now);
         }
-    }
-
-    /// The next datagram to send.
-    pub fn poll_transmit(&mut self, now: Instant) -> Option<(SocketAddr, Bytes)> {
-        if let Some(due) = self.strangers.poll_answer() {
-            return Some(due);
-        }
-
-        // By turns: neither can those who are not known stop the neighbours, nor the other way round.
-        self.turns.is_strangers = !self.turns.is_strangers;
-        if self.turns.is_strangers
-            && let Some(due) = self.strangers.poll_retry()
-        {
-            return Some(due);
-        }
-        self.poll_neighbours(now)
-            .or_else(|| self.strangers.poll_retry())
-    }
-
-    /// The next datagram for a neighbour.
-    fn poll_neighbours(&mut self, now: Instant) -> Option<(SocketAddr, Bytes)> {
-        let room = self.room_beside(self.held());
-        let count = self.neighbours.len();
-        let Identity {
-            key,
-            stamps,
-            random,
-        } = &mut self.identity;
-        let mut draw = || {
-            // xorshift64*, for jitter and names of epochs; nothing secret is drawn from it.
-            *random ^= *random >> 12;
-            *random ^= *random << 25;
-            *random ^= *random >> 27;
-            random.wrapping_mul(0x2545_f491_4f6c_dd1d)
-        };
-
-        for step in 1..=count {
-            let index = (self.turns.neighbour + step) % count;
-            let neighbour = &mut self.neighbours[index];
-            let own = OwnKey {
-                key,
-                stamps: &mut *stamps,
-            };
-            let due = neighbour.poll_transmit(own, &mut draw, room, now);
-            if due.is_some() {
-                self.turns.neighbour = index;
-                if let Some(epoch) = neighbour.hello_epoch() {
-                    self.note_epoch(epoch, NeighbourId(index));
-                }
-                return due;
-            }
-        }
-        None
     }
 
     /// When there is something to do at the latest.
@@ -575,28 +357,6 @@ impl Engine {
             self.wake_writers();
         }
         self.events.pop_front().or_else(|| self.poll_resumed())
-    }
-
-    fn handle_sealed(&mut self, id: NeighbourId, packet: (u32, u64, &Bytes), came: Came) {
-        let Some(plain) = self.neighbours[id.0].open(packet, came.from, came.now) else {
-            return;
-        };
-        let frames = decode_frames(&plain).unwrap_or_default();
-        let frames = self.without_foreign(id, frames, came);
-        self.handle_frames(id, frames, came);
-    }
-
-    fn handle_frames(&mut self, id: NeighbourId, frames: Vec<CustodyFrame>, came: Came) {
-        let offered: Vec<_> = frames.iter().filter_map(offered).collect();
-        for frame in frames {
-            if let CustodyFrame::Req { object, .. } = &frame
-                && object.part == ObjectPart::Response
-                && !offered.contains(&object.exchange)
-            {
-                self.confirm(id, object.exchange);
-            }
-            self.handle_frame(id, frame, came);
-        }
     }
 
     /// Frees the objects of an exchange that has ended.
@@ -642,26 +402,5 @@ impl Engine {
             Side::Answering | Side::Unconfirmed => ObjectPart::Request,
         };
         Some(object(key, part))
-    }
-}
-
-/// The bytes of an object of an exchange that is kept there, if anywhere.
-fn spool(log: &Option<SharedLog>, object: ObjectId) -> Spool {
-    let log = log.clone();
-    log.map_or_else(Spool::default, |log| Spool::on_disk(log, object.part))
-}
-
-/// The exchange that an OFFER is about.
-fn offered(frame: &CustodyFrame) -> Option<[u8; 16]> {
-    match frame {
-        CustodyFrame::Offer { exchange, .. } => Some(*exchange),
-        _ => None,
-    }
-}
-
-fn object(key: ExchangeKey, part: ObjectPart) -> ObjectId {
-    ObjectId {
-        exchange: key.exchange,
-        part,
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, watch as changes};
 use crate::company::Company;
 use crate::disk::Disk;
 use crate::engine::{Came, Engine, Event, ExchangeKey, NeighbourId};
-use crate::hurry::Hurry;
+use crate::link_watcher::LinkWatcher;
 use crate::settings::{NamedNeighbour, Settings};
 use crate::watch::{self, NeighbourLog, NotSent};
 pub(crate) use exchange::{Exchange, Over};
@@ -214,7 +214,7 @@ impl Custody {
         let socket = timed.socket();
         let mut buffer = vec![0; MAX_CUSTODY_DATAGRAM + 1];
         let mut unsent = None;
-        let mut hurry = Hurry::new();
+        let mut links = LinkWatcher::new();
         let is_v6 = socket.local_addr()?.is_ipv6();
         let mut log = NeighbourLog::new(Instant::now());
 
@@ -225,7 +225,7 @@ impl Custody {
             self.take_written();
             let sent = self.send(socket, is_v6, &mut unsent);
             self.tell(&mut asked);
-            log.look(self, Instant::now());
+            self.log_neighbours(&mut log, Instant::now());
             if received == Batch::Cut || sent == Batch::Cut {
                 // There is more, from a sender that is as fast as it can be: the others on this worker have their turn first.
                 self.give_way(&mut company).await;
@@ -245,9 +245,23 @@ impl Custody {
                 }
                 () = self.0.due.notified() => {}
                 () = self.written() => {}
-                () = hurry.due() => self.0.engine.lock().hurry(Instant::now()),
+                () = links.due() => self.0.engine.lock().hurry(Instant::now()),
             }
         }
+    }
+
+    /// Logs neighbours that have stopped answering, or answer again.
+    fn log_neighbours(&self, log: &mut NeighbourLog, now: Instant) {
+        if !log.is_due(now) {
+            return;
+        }
+        // The engine keeps one such key until it is taken: it is taken only when it is logged.
+        if log.may_say_unknown(now)
+            && let Some((from, key)) = self.take_unknown()
+        {
+            log.say_unknown(from, &key, now);
+        }
+        log.look(&self.views(now), now);
     }
 
     /// Goes on with the exchanges of which the disk has written something.

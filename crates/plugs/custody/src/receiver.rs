@@ -5,20 +5,20 @@
 //! first answer, upon which all of it is asked for again at once.
 
 mod arrivals;
-mod letting_go;
+mod fins;
 mod questions;
-mod want;
+mod wanted_object;
 
 pub use arrivals::{Arrived, StatusArrived, Taken};
-pub use want::Want;
-use want::Wants;
+use wanted_object::WantedObjects;
+pub use wanted_object::{AHEAD, WantedObject};
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hermes_proto::custody::{CustodyRange, ErrCode, FinCode, ObjectId};
+use hermes_proto::custody::{CustodyRange, ErrCode, FinCode, ObjectId, ObjectPart};
 
-use self::letting_go::Fins;
+use self::fins::Fins;
 use crate::asked::AllAsked;
 use crate::owner::Owner;
 use crate::spool::Spool;
@@ -36,16 +36,12 @@ pub const PROBE: Duration = Duration::from_millis(25);
 #[doc(alias = "bound")]
 const PATIENT: Duration = Duration::from_secs(30);
 
-/// Bytes of an object that are asked for beyond what its reader has taken.
-#[doc(alias = "bound")]
-pub const AHEAD: u64 = 8 * 1024 * 1024;
-
 pub use crate::room::GUARANTEED;
 
 /// The asking side of a neighbour.
 #[derive(Debug)]
 pub struct Receiver {
-    wants: Wants,
+    wants: WantedObjects,
     /// The object that was served last: the next one's turn comes.
     turn: Option<ObjectId>,
     asked: AllAsked,
@@ -70,7 +66,7 @@ impl Receiver {
     /// Without objects.
     pub fn new(now: Instant) -> Self {
         Self {
-            wants: Wants::default(),
+            wants: WantedObjects::default(),
             turn: None,
             asked: AllAsked::default(),
             is_checked: false,
@@ -85,7 +81,7 @@ impl Receiver {
         }
     }
 
-    /// Wants an object from now on, with what there is of it; `acknowledged` if the other side is known to have it.
+    /// WantedObjects an object from now on, with what there is of it; `acknowledged` if the other side is known to have it.
     pub fn want(&mut self, object: ObjectId, acknowledged: bool, spool: Spool, now: Instant) {
         if !self.has_work() {
             self.heard = now;
@@ -93,11 +89,11 @@ impl Receiver {
             self.probe = None;
         }
         let is_whole = spool.is_whole();
-        let want = Want {
+        let want = WantedObject {
             acknowledged,
             next: spool.available(),
             spool,
-            ..Want::default()
+            ..WantedObject::default()
         };
         self.wants.add(object, want);
         if is_whole {
@@ -152,7 +148,7 @@ impl Receiver {
     }
 
     /// An object that is wanted.
-    pub fn get(&self, object: ObjectId) -> Option<&Want> {
+    pub fn get(&self, object: ObjectId) -> Option<&WantedObject> {
         self.wants.get(object)
     }
 
@@ -233,6 +229,21 @@ impl Receiver {
         }
     }
 
+    /// All of an object has come.
+    fn whole(&mut self, object: ObjectId, now: Instant) {
+        self.drop_asked(object);
+        let is_kept = self.wants.get(object).is_some_and(|want| want.is_kept);
+        // A request is let go with its exchange: only then it is certain that it will not be needed again.
+        if object.part == ObjectPart::Response && !is_kept {
+            self.let_go(object, FinCode::Complete, now);
+        }
+    }
+
+    fn let_go(&mut self, object: ObjectId, code: FinCode, now: Instant) {
+        self.drop_asked(object);
+        self.fins.add(object, code, now);
+    }
+
     fn silence(&self, now: Instant) -> Duration {
         let waiting = now.saturating_duration_since(self.progress) > PATIENT;
         let quiet = if waiting {
@@ -265,8 +276,7 @@ impl Receiver {
 
 #[cfg(test)]
 mod tests {
-    use hermes_proto::custody::CustodyFrame;
-    use hermes_proto::custody::{Extent, ObjectPart};
+    use hermes_proto::custody::{CustodyFrame, Extent};
 
     use super::questions::SLOWEST_PROBE;
     use super::*;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use hermes_noise::PublicKey;
 use hermes_plug::{NeighbourState, NeighbourView};
 
 use crate::engine::NeighbourId;
-use crate::node::Custody;
 use crate::signs::NeighbourSigns;
 
 /// How often it is looked.
@@ -56,20 +56,36 @@ impl NeighbourLog {
         is_needed.then_some(self.next)
     }
 
-    /// Looks at neighbours, if it is time.
-    pub(crate) fn look(&mut self, custody: &Custody, now: Instant) {
-        if now < self.next {
-            return;
-        }
+    /// Whether it is time to look at the neighbours.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        now >= self.next
+    }
+
+    /// Logs the changes since the last look.
+    pub(crate) fn look(&mut self, views: &[(NeighbourId, NeighbourView)], now: Instant) {
         self.next = now + LOOK;
-        self.say_unknown(custody, now);
-        let views = custody.views(now);
-        for (id, view) in &views {
+        for (id, view) in views {
             self.say(*id, view);
         }
-        // Those that are known no more are waited for by no one.
+        // A neighbour that the configuration has dropped is not waited for.
         self.quiet
             .retain(|quiet, _| views.iter().any(|(id, _)| id == quiet));
+    }
+
+    /// Whether a node with an unknown key may be logged again: such nodes cost a line a minute, however many datagrams they send.
+    pub(crate) fn may_say_unknown(&self, now: Instant) -> bool {
+        let is_early = |last: Instant| now.saturating_duration_since(last) < UNKNOWN;
+        !self.unknown.is_some_and(is_early)
+    }
+
+    /// Logs that a node asks for keys whose own key is unknown.
+    pub(crate) fn say_unknown(&mut self, from: SocketAddr, key: &PublicKey, now: Instant) {
+        self.unknown = Some(now);
+        tracing::warn!(
+            address = %from,
+            %key,
+            "custody: a node asks for keys, but its own key is not that of a neighbour in `defaults.custody.neighbours`"
+        );
     }
 
     fn say(&mut self, id: NeighbourId, view: &NeighbourView) {
@@ -94,21 +110,6 @@ impl NeighbourLog {
             NeighbourState::Unheard => {
                 self.quiet.remove(&id);
             }
-        }
-    }
-
-    fn say_unknown(&mut self, custody: &Custody, now: Instant) {
-        let is_early = |last: Instant| now.saturating_duration_since(last) < UNKNOWN;
-        if self.unknown.is_some_and(is_early) {
-            return;
-        }
-        if let Some((from, key)) = custody.take_unknown() {
-            self.unknown = Some(now);
-            tracing::warn!(
-                address = %from,
-                key = %key,
-                "custody: a node asks for keys, but its own key is not that of a neighbour in `defaults.custody.neighbours`"
-            );
         }
     }
 }

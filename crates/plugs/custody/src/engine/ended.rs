@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::{ExchangeKey, NeighbourId};
+use super::exchange::{ExchangeKey, NeighbourId};
 
 /// Exchanges of one neighbour that are over and remembered, so that a late OFFER does not begin them again: four times as many as may be
 /// open.

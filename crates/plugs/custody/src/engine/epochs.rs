@@ -20,6 +20,7 @@ impl Engine {
 
     /// A neighbour is known by this epoch from now on.
     pub(super) fn note_epoch(&mut self, epoch: u32, id: NeighbourId) {
+        // Epochs of keys that are gone are swept once they are as many as those in use: a constant cost for each handshake.
         if self.keys.epochs.0.len() >= 2 * EPOCHS * (self.neighbours.len() + 1) {
             let mut known = std::mem::take(&mut self.keys.epochs.0);
             known.retain(|epoch, id| self.has_epoch(*id, *epoch));
@@ -30,6 +31,6 @@ impl Engine {
 
     fn has_epoch(&self, id: NeighbourId, epoch: u32) -> bool {
         let neighbour = &self.neighbours[id.0];
-        neighbour.epochs().any(|own| own == epoch)
+        neighbour.keys.epochs().any(|own| own == epoch)
     }
 }

@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use hermes_proto::custody::{CustodyFrame, ErrCode, FinCode, ObjectId, ObjectPart};
 
-use super::tunnels::Tunnelled;
-use super::{
-    Came, EXCHANGES, Engine, Event, ExchangeKey, KeptExchange, NeighbourId, Side, object, spool,
-};
+use super::exchange::{ExchangeKey, KeptExchange, NeighbourId, Side, object, spool};
+use super::tunnel_state::Tunnelled;
+use super::{Came, EXCHANGES, Engine, Event};
 use crate::receiver::{Arrived, StatusArrived, Taken};
 use crate::sender::Asking;
 

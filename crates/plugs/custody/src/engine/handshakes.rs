@@ -21,7 +21,7 @@ impl Engine {
         now: Instant,
     ) {
         let mut neighbours = self.neighbours.iter_mut();
-        if let Some(answer) = neighbours.find_map(|known| known.answer_again(message, from)) {
+        if let Some(answer) = neighbours.find_map(|known| known.keys.answer_again(message, from)) {
             return self.strangers.answer(answer, from);
         }
         if !self.admits(from, now) {

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use hermes_proto::custody::{ErrCode, ObjectPart};
 use parking_lot::Mutex;
 
-use super::tunnels::Tunnelled;
-use super::{Engine, Event, ExchangeKey, KeptExchange, Side, object};
+use super::Engine;
+use super::exchange::{Event, ExchangeKey, KeptExchange, Side, object};
+use super::tunnel_state::Tunnelled;
 use crate::disk::{Disk, Kept, KeptName, KeptTerms, LogId, SharedLog};
 use crate::neighbour::Terms;
 use crate::spool::Spool;

@@ -4,7 +4,8 @@ use std::hash::BuildHasher;
 
 use hermes_proto::custody::ObjectPart;
 
-use super::{Engine, ExchangeKey, NeighbourId, object};
+use super::Engine;
+use super::exchange::{ExchangeKey, NeighbourId, object};
 use crate::owner::{HeldAccount, Owner};
 use crate::room::{HELD, SHARED};
 

@@ -62,14 +62,14 @@ impl Engine {
         let epoch = match CustodyPacket::decode(datagram) {
             Ok(CustodyPacket::Hello { message, .. }) => {
                 let mut neighbours = self.neighbours.iter();
-                return match neighbours.any(|known| known.has_answered(&message)) {
+                return match neighbours.any(|known| known.keys.has_answered(&message)) {
                     true => DatagramProcess::Own,
                     false => DatagramProcess::Newest,
                 };
             }
             Ok(CustodyPacket::Retry { epoch, .. }) => {
                 let mut neighbours = self.neighbours.iter();
-                if neighbours.any(|known| known.may_be_asked_again(epoch)) {
+                if neighbours.any(|known| known.keys.may_be_asked_again(epoch)) {
                     return DatagramProcess::Own;
                 }
                 epoch
@@ -128,7 +128,7 @@ impl Engine {
     pub fn encode_foreign(&self, foreign: &ForeignFrames) -> Bytes {
         let mut message = BytesMut::new();
         message.put_u8(OPENED);
-        message.put_slice(&self.neighbours[foreign.key.neighbour.0].key().0);
+        message.put_slice(&self.neighbours[foreign.key.neighbour.0].keys.public().0);
         for frame in &foreign.frames {
             frame.encode(&mut message);
         }
@@ -140,7 +140,7 @@ impl Engine {
         let known = self.neighbours.iter();
         let known = known.filter_map(|known| {
             Some(Whereabouts {
-                key: known.key(),
+                key: known.keys.public(),
                 address: known.validated_address()?,
                 is_heard: !known.is_silent(now),
             })

@@ -7,18 +7,9 @@ use std::time::Instant;
 
 use hermes_proto::custody::{FinCode, ObjectPart};
 
-use super::{Engine, Event, ExchangeKey, NeighbourId, object};
-
-/// Whether an exchange is a tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tunnelled {
-    /// It is a message.
-    No,
-    /// It is open.
-    Open,
-    /// This node has asked for it and is done with it; what its client said last is still on its way.
-    Closing,
-}
+use super::Engine;
+use super::exchange::{Event, ExchangeKey, NeighbourId, object};
+use super::tunnel_state::Tunnelled;
 
 impl Engine {
     /// An exchange is a tunnel: it is kept in memory, lasts as long as the neighbour is heard, and its directions end by themselves.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use super::{Engine, Event, ExchangeKey, KeptExchange, Side};
+use super::Engine;
+use super::exchange::{Event, ExchangeKey, KeptExchange};
 
 /// When exchanges end.
 #[derive(Debug, Default)]
@@ -98,12 +99,5 @@ impl Engine {
                 self.events.push_back(Event::Writable(key));
             }
         }
-    }
-}
-
-impl Side {
-    /// Whether the neighbour asks.
-    pub(super) fn answers(self) -> bool {
-        matches!(self, Self::Answering | Self::Unconfirmed)
     }
 }

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use hermes_proto::custody::ObjectPart;
 
-use super::{Engine, Event, ExchangeKey, Side, object};
+use super::Engine;
+use super::exchange::{Event, ExchangeKey, Side, object};
 use crate::room::Room;
 
 impl Engine {

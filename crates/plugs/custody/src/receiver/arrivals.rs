@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hermes_proto::custody::{CustodyRange, ErrCode, Extent, ObjectId};
 
-use super::{AHEAD, Receiver, Want};
+use super::{AHEAD, Receiver, WantedObject};
 use crate::ranges::range;
 use crate::room::Room;
 use crate::spool::cost;
@@ -145,7 +145,7 @@ impl Receiver {
         self.heard = now;
         self.resume();
         self.fins.remove(object);
-        if self.get(object).is_none_or(Want::is_over) {
+        if self.get(object).is_none_or(WantedObject::is_over) {
             return false;
         }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hermes_proto::custody::{CustodyFrame, CustodyRange, ObjectId};
 
-use super::{PROBE, Receiver, Want};
+use super::{PROBE, Receiver, WantedObject};
 use crate::asked::Asked;
 use crate::room::{HELD, Room, SHARED};
 use crate::window::PIECE;
@@ -20,7 +20,7 @@ impl Receiver {
     /// What to ask for now; `room` is how many bytes may be held. With each REQ comes whether it is for an object that the
     /// other side has not answered for.
     pub fn poll_ask(&mut self, room: Room, now: Instant, jitter: f64) -> Option<CustodyFrame> {
-        if let Some(fin) = self.poll_fin(now) {
+        if let Some(fin) = self.fins.poll(now) {
             return Some(fin);
         }
 
@@ -107,7 +107,7 @@ impl Receiver {
 
     /// Bytes of an object that one REQ may ask for now: whole pieces, and several at once, because what is asked for oddly is
     /// sent oddly.
-    fn allowed(&self, object: ObjectId, want: &Want, room: Room, share: u64) -> u64 {
+    fn allowed(&self, object: ObjectId, want: &WantedObject, room: Room, share: u64) -> u64 {
         let Some(wanted) = want.wanted(u64::MAX) else {
             return 0;
         };
@@ -138,7 +138,7 @@ impl Receiver {
     }
 
     /// Bytes that may be held for an object, where so many may be for all: none where its owner has as much as one may.
-    pub(super) fn room_of(&self, object: ObjectId, want: &Want, room: Room) -> u64 {
+    pub(super) fn room_of(&self, object: ObjectId, want: &WantedObject, room: Room) -> u64 {
         if room.is_disk_full && want.spool.is_on_disk() {
             return 0;
         }
@@ -191,7 +191,7 @@ impl Receiver {
     }
 
     /// The object after the last one of which something is wanted, with so many bytes allowed for each.
-    fn next_object(&self, most: impl Fn(ObjectId, &Want) -> u64) -> Option<ObjectId> {
+    fn next_object(&self, most: impl Fn(ObjectId, &WantedObject) -> u64) -> Option<ObjectId> {
         let mut all = self.wants.after(self.turn);
         let wanting = all.find(|(object, want)| want.wanted(most(*object, want)).is_some());
         wanting.map(|(object, _)| object)

@@ -14,13 +14,13 @@ const SHORTEST: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Hears of links, where the system tells.
-pub(crate) struct Hurry {
+pub(crate) struct LinkWatcher {
     links: Option<LinkChanges>,
     last: Option<Instant>,
     again: Option<Instant>,
 }
 
-impl Hurry {
+impl LinkWatcher {
     /// From now on.
     pub(crate) fn new() -> Self {
         let links = LinkChanges::hear().inspect_err(|error| {
@@ -81,15 +81,18 @@ mod tests {
 
     #[test]
     fn many_words_count_as_few_and_the_last_is_not_forgotten() {
-        let mut hurry = Hurry {
+        let mut watcher = LinkWatcher {
             links: None,
             last: None,
             again: None,
         };
         let began = Instant::now();
         let words = (0..100).map(Duration::from_millis);
-        let counted = words.filter(|after| hurry.note(began + *after)).count();
+        let counted = words.filter(|after| watcher.note(began + *after)).count();
         assert_eq!(counted, 5);
-        assert_eq!(hurry.again, Some(began + Duration::from_millis(99) + AGAIN));
+        assert_eq!(
+            watcher.again,
+            Some(began + Duration::from_millis(99) + AGAIN)
+        );
     }
 }

@@ -5,13 +5,16 @@ use std::ops::Range;
 
 use hermes_proto::custody::{CustodyRange, ErrCode, Extent, ObjectId};
 
-use super::AHEAD;
 use crate::ranges::RangeSet;
 use crate::spool::Spool;
 
+/// Bytes of an object that are asked for beyond what its reader has taken.
+#[doc(alias = "bound")]
+pub const AHEAD: u64 = 8 * 1024 * 1024;
+
 /// An object that is wanted.
 #[derive(Debug, Default)]
-pub struct Want {
+pub struct WantedObject {
     pub(super) spool: Spool,
     /// How much the sender has.
     pub(super) known: Extent,
@@ -31,7 +34,7 @@ pub struct Want {
     pub(super) is_held: bool,
 }
 
-impl Want {
+impl WantedObject {
     /// Whether there is nothing more to ask for.
     pub(super) fn is_over(&self) -> bool {
         self.spool.is_whole() || self.broken.is_some()
@@ -98,24 +101,24 @@ impl Want {
 
 /// All objects that are wanted.
 #[derive(Debug, Default)]
-pub(super) struct Wants {
-    wants: BTreeMap<ObjectId, Want>,
+pub(super) struct WantedObjects {
+    wants: BTreeMap<ObjectId, WantedObject>,
     /// How many of them are not over.
     open: usize,
 }
 
-impl Wants {
+impl WantedObjects {
     /// Objects of which there is more to ask for.
     pub(super) fn open(&self) -> usize {
         self.open
     }
 
-    pub(super) fn get(&self, object: ObjectId) -> Option<&Want> {
+    pub(super) fn get(&self, object: ObjectId) -> Option<&WantedObject> {
         self.wants.get(&object)
     }
 
     /// Adds one, unless it is there.
-    pub(super) fn add(&mut self, object: ObjectId, want: Want) {
+    pub(super) fn add(&mut self, object: ObjectId, want: WantedObject) {
         let is_open = !want.is_over();
         self.wants.entry(object).or_insert_with(|| {
             self.open += usize::from(is_open);
@@ -123,7 +126,7 @@ impl Wants {
         });
     }
 
-    pub(super) fn remove(&mut self, object: ObjectId) -> Option<Want> {
+    pub(super) fn remove(&mut self, object: ObjectId) -> Option<WantedObject> {
         let want = self.wants.remove(&object)?;
         self.open -= usize::from(!want.is_over());
         Some(want)
@@ -133,7 +136,7 @@ impl Wants {
     pub(super) fn change<T>(
         &mut self,
         object: ObjectId,
-        change: impl FnOnce(&mut Want) -> T,
+        change: impl FnOnce(&mut WantedObject) -> T,
     ) -> Option<T> {
         let want = self.wants.get_mut(&object)?;
         self.open -= usize::from(!want.is_over());
@@ -143,7 +146,10 @@ impl Wants {
     }
 
     /// All of them, from the one after this on.
-    pub(super) fn after(&self, turn: Option<ObjectId>) -> impl Iterator<Item = (ObjectId, &Want)> {
+    pub(super) fn after(
+        &self,
+        turn: Option<ObjectId>,
+    ) -> impl Iterator<Item = (ObjectId, &WantedObject)> {
         use std::ops::Bound::{Excluded, Included, Unbounded};
         let from = turn.map_or(Unbounded, Excluded);
         let to = turn.map(|turn| self.wants.range((Unbounded, Included(turn))));
