@@ -1,4 +1,4 @@
-//! What was asked for and has not come.
+//! Ranges that were asked for and have not come.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use hermes_proto::custody::{CustodyRange, ObjectId};
 
 use crate::ranges::range;
 
-/// Parts into which what was asked for may fall: a window of single datagrams of which every other one was lost.
+/// Parts into which the ranges may fall: a window of single datagrams of which every other one was lost.
 #[doc(alias = "bound")]
 const PARTS: usize = 4096;
 
@@ -72,7 +72,7 @@ impl AllAsked {
         self.asked.is_empty()
     }
 
-    /// Whether the sender knows all of it, and has none.
+    /// Whether the sender has heard all questions, and has no bytes for them.
     pub(crate) fn is_all_heard(&self) -> bool {
         let mut asked = self.asked.values();
         !self.asked.is_empty() && asked.all(|asked| asked.waits && asked.is_heard)
@@ -129,7 +129,7 @@ impl AllAsked {
         lengths.sum()
     }
 
-    /// Takes what came out. How long the answer took to the question that it names.
+    /// Removes bytes that came. Returns the time that the answer took to the question that it names.
     pub(crate) fn settle(
         &mut self,
         object: ObjectId,
@@ -153,7 +153,7 @@ impl AllAsked {
                 took = Some(now.saturating_duration_since(asked.sent));
             }
             self.remove((object, asked.range.offset));
-            // What lies on both sides of it is still to come.
+            // Bytes on both sides of it are still to come.
             for (from, to) in rest.into_iter().filter(|(from, to)| from < to) {
                 let range = range(from, to);
                 self.add(Asked { range, ..asked });
@@ -169,6 +169,7 @@ impl AllAsked {
         }
         let mut there = 0;
         for (_, asked) in self.asked.range_mut((object, new.start)..(object, new.end)) {
+            // On a link from now on, where it can be lost.
             asked.at = now;
             if std::mem::take(&mut asked.waits) {
                 there += asked.range.length;
@@ -194,7 +195,7 @@ impl AllAsked {
         }
     }
 
-    /// Takes the beginning of what was asked for of an object, at most so many bytes.
+    /// Takes the first bytes that were asked for of an object, at most so many.
     pub(crate) fn take_first(&mut self, object: ObjectId, most: u64) -> Option<CustodyRange> {
         let mut of_object = self.asked.range((object, 0)..=(object, u64::MAX));
         let (_, first) = of_object.next()?;

@@ -1,4 +1,4 @@
-//! The other processes that have a node's socket: what is theirs goes there, and what they opened or received for this one is taken.
+//! The other processes that have a node's socket: their datagrams go there, and those that they opened or received for this one are taken.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,11 +18,11 @@ const TELL: Duration = Duration::from_secs(1);
 /// A pause where there is no one to tell.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Datagrams of others that are taken before what they ask for is sent.
+/// Datagrams of others that are taken before answers are sent.
 #[doc(alias = "bound")]
 const BATCH: usize = 64;
 
-/// By what a process is found that has it.
+/// The key by which the process of a datagram is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Had {
     /// The name of keys.
@@ -58,7 +58,7 @@ impl Company {
         })
     }
 
-    /// What comes next: of the socket, or of another process.
+    /// The next datagrams: of the socket, or of another process.
     pub(crate) async fn next_or<R>(
         &mut self,
         receive: impl Future<Output = R>,
@@ -66,7 +66,7 @@ impl Company {
         self.others.next_or(&mut self.room, receive).await
     }
 
-    /// Takes what other processes have sent already, as much as of the socket at most.
+    /// Takes messages that other processes have sent already, at most as many as of the socket.
     pub(crate) async fn hear_others(&mut self, engine: &Mutex<Engine>) {
         for _ in 0..BATCH {
             match self.next_or(std::future::ready(())).await {
@@ -77,13 +77,14 @@ impl Company {
         }
     }
 
-    /// Says to the others what they have to know.
+    /// Tells the others where neighbours are, and that this process drains.
     pub(crate) fn look(&mut self, engine: &Mutex<Engine>, is_draining: &AtomicBool) {
         if !self.is_draining && is_draining.load(Ordering::Relaxed) {
             self.is_draining = true;
             self.others.drain();
         }
         let known = std::mem::replace(&mut self.known, self.others.count());
+        // Alone, as nearly always: the engine need not be locked.
         if self.known == 0 && known == 0 {
             return;
         }
@@ -91,6 +92,7 @@ impl Company {
         let now = Instant::now();
         let mut engine = engine.lock();
         engine.set_shared(self.known > 0);
+        // A process that has just come knows no address yet.
         if self.known > known || now >= self.told + TELL {
             self.told = now;
             for known in engine.whereabouts(now) {
@@ -109,6 +111,7 @@ impl Company {
 
     /// A datagram came by the socket.
     pub(crate) fn take(&mut self, engine: &mut Engine, datagram: &Bytes, came: Came) {
+        // Alone, nothing is decoded twice; with others, a look at the packet finds its process.
         let is_given = self.others.has_any()
             && match engine.process_of(datagram) {
                 DatagramProcess::Own => false,
@@ -125,6 +128,7 @@ impl Company {
 
     /// Another process has sent something.
     pub(crate) fn hear(&mut self, engine: &Mutex<Engine>, arrived: Arrived) {
+        // Taken out for the borrow and put back: no allocation for each message.
         let room = std::mem::take(&mut self.room);
         if let Some(forwarded) = arrived.decode(&room) {
             self.hear_one(&mut engine.lock(), &forwarded, Instant::now());
@@ -166,7 +170,7 @@ impl Company {
         }
     }
 
-    /// Gives others what was said of exchanges that this process does not have. Those that no one has are begun here.
+    /// Gives others the frames of exchanges that this process does not have. Exchanges that no process has are begun here.
     fn give_foreign(&mut self, engine: &mut Engine) {
         while let Some(foreign) = engine.poll_foreign() {
             let message = engine.encode_foreign(&foreign);

@@ -1,4 +1,4 @@
-//! What shows that a stranger receives at the address that it sends from, before anything is kept of it.
+//! Cookies: they show that a stranger receives at the address that it sends from, before anything is kept of it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -37,9 +37,11 @@ impl Cookies {
 
     /// Whether this is one.
     pub fn is_good(&self, address: SocketAddr, cookie: &[u8; COOKIE], now: Instant) -> bool {
+        // The slot before as well: a cookie that was made at the end of one would not live at all.
         let slot = self.slot(now);
         [slot, slot.wrapping_sub(1)]
             .into_iter()
+            // In constant time, so that no one finds a cookie byte by byte.
             .any(|slot| verify_slices_are_equal(&self.code(address, slot), cookie).is_ok())
     }
 

@@ -50,7 +50,7 @@ use hermes_noise::{PrivateKey, PublicKey};
 #[doc(alias = "bound")]
 const EXCHANGES: usize = 1024;
 
-/// The machine of a node. It knows no sockets; of clocks, only when what it keeps on disk is over.
+/// The machine of a node. It knows no sockets, and no clock but that of the terms on disk.
 pub struct Engine {
     identity: Identity,
     neighbours: Vec<Neighbour>,
@@ -66,7 +66,7 @@ pub struct Engine {
     turns: Turns,
 }
 
-/// What handshakes of this node are made with.
+/// The own key and the stamps of this node, and its source of jitter.
 struct Identity {
     key: PrivateKey,
     stamps: Stamps,
@@ -84,7 +84,7 @@ struct Held {
     owners: RandomState,
 }
 
-/// Whose turn it is to be sent something.
+/// The turns by which neighbours and strangers are sent datagrams.
 #[derive(Debug, Default)]
 struct Turns {
     /// The neighbour that was served last.
@@ -93,22 +93,22 @@ struct Turns {
     is_strangers: bool,
 }
 
-/// Whose keys are known.
+/// The keys of the neighbours, and the epochs of those that are shared with them.
 #[derive(Debug, Default)]
 struct KnownKeys {
     known: HashMap<PublicKey, NeighbourId>,
-    /// Those of neighbours that are known no more, whose numbers are not given to others.
+    /// The keys of former neighbours: their numbers are given to no others.
     removed: HashMap<PublicKey, NeighbourId>,
-    /// What this node calls the keys that it shares with each.
+    /// The epochs: the names by which this node knows shared keys.
     epochs: KnownEpochs,
     /// Other processes have the node's key too.
     is_shared: bool,
-    /// What was said under our keys of exchanges that those may have.
+    /// Frames that came under our keys, for exchanges that those processes may have.
     foreign: VecDeque<ForeignFrames>,
 }
 
 impl Engine {
-    /// Without neighbours; `seed` is what jitter is drawn from.
+    /// An engine without neighbours; jitter is drawn from `seed`.
     pub fn new(key: PrivateKey, seed: u64, now: Instant) -> Self {
         Self {
             identity: Identity {
@@ -154,7 +154,7 @@ impl Engine {
         id
     }
 
-    /// Knows a neighbour no more: it is not heard, and what goes on with it ends.
+    /// Removes a neighbour: it is heard no more, and its exchanges end.
     pub fn remove_neighbour(&mut self, id: NeighbourId, now: Instant) {
         let known = self.keys.known.iter().find(|(_, known)| **known == id);
         let Some(public) = known.map(|(public, _)| *public) else {
@@ -170,11 +170,11 @@ impl Engine {
             self.events.push_back(Event::Over(key));
             self.end(key, now);
         }
-        // Nor has it keys any more.
+        // Without its keys, packets that still come from it do not open.
         self.neighbours[id.0] = Neighbour::new(public, None, now);
     }
 
-    /// Where a neighbour is, if that is known.
+    /// The address of a neighbour, if that is known.
     pub fn address(&self, id: NeighbourId) -> Option<SocketAddr> {
         self.neighbours.get(id.0)?.address()
     }
@@ -210,7 +210,7 @@ impl Engine {
         neighbour.sender.offer(request, written);
         neighbour.receiver.want(response, false, wanted, now);
         if log.is_some() {
-            // The first words are those that are on disk, together.
+            // The OFFER waits for the disk: a node that ends before would not know the exchange that its neighbour has begun.
             neighbour.receiver.hold(response);
         }
         let exchange = KeptExchange {
@@ -252,7 +252,7 @@ impl Engine {
         room
     }
 
-    /// Writes the next bytes of what this node gives: the request if it asks, else the response.
+    /// Writes the next bytes that this node gives: of the request if it asks, else of the response.
     pub fn write(&mut self, key: ExchangeKey, bytes: Bytes) {
         if let Some(written) = self.written(key) {
             self.neighbours[key.neighbour.0]
@@ -261,16 +261,16 @@ impl Engine {
         }
     }
 
-    /// That was all of it.
+    /// Ends the bytes that this node gives.
     pub fn finish(&mut self, key: ExchangeKey) {
         if let Some(written) = self.written(key) {
             self.neighbours[key.neighbour.0].sender.finish(written);
         }
     }
 
-    /// It will not be whole.
+    /// Breaks off the bytes that this node gives: the neighbour is told this code.
     pub fn break_off(&mut self, key: ExchangeKey, code: ErrCode) {
-        // There is nothing to go on with.
+        // After a restart there would be nothing to go on with.
         self.keep_in_memory(key);
         if let Some(written) = self.written(key) {
             self.neighbours[key.neighbour.0]
@@ -280,7 +280,7 @@ impl Engine {
         }
     }
 
-    /// Reads the next bytes of what the neighbour gives.
+    /// Reads the next bytes that the neighbour gives.
     pub fn read(&mut self, key: ExchangeKey, most: usize) -> Reading {
         let Some(object) = self.read_object(key) else {
             return Reading::Broken(ErrCode::Expired);
@@ -301,7 +301,7 @@ impl Engine {
         }
     }
 
-    /// How far an exchange is that this node has begun; `None` for others.
+    /// The progress of an exchange that this node has begun; `None` for others.
     pub fn progress(&self, key: ExchangeKey, now: Instant) -> Option<AskingProgress> {
         let neighbour = self.neighbours.get(key.neighbour.0)?;
         let response = neighbour.receiver.get(object(key, ObjectPart::Response))?;
@@ -317,14 +317,14 @@ impl Engine {
         let Some(exchange) = self.exchanges.get(&key) else {
             return;
         };
-        // What answers a neighbour is kept until the neighbour has it.
+        // A response is kept until its neighbour has it.
         if exchange.side.answers() || self.lingers(key) {
             return;
         }
         self.end(key, now);
     }
 
-    /// Time has passed.
+    /// Ends the exchanges whose time is over.
     pub fn handle_timeout(&mut self, now: Instant) {
         for key in self.late(now) {
             self.events.push_back(Event::Readable(key));
@@ -340,7 +340,7 @@ impl Engine {
         }
     }
 
-    /// When there is something to do at the latest.
+    /// The latest time for the next call, if nothing happens before.
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let asks = self
             .neighbours
@@ -353,6 +353,7 @@ impl Engine {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
+        // Writers last: all that the events before have freed is shared out at once.
         if self.events.is_empty() {
             self.wake_writers();
         }

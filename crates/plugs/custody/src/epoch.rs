@@ -11,15 +11,15 @@ use crate::noise::Keys;
 #[doc(alias = "bound")]
 const LIFE: Duration = Duration::from_secs(3600);
 
-/// Packets under the same keys before new ones are asked for: far below what AES-GCM allows.
+/// Packets under the same keys before new ones are asked for: far below the bound of AES-GCM.
 #[doc(alias = "bound")]
 const PACKETS: u64 = 1 << 30;
 
-/// Keys, what each side calls them, and the numbers of packets.
+/// Keys, their name on each side, and the numbers of packets.
 pub struct Epoch {
-    /// What this node calls them.
+    /// The name that this node gave them.
     pub own: u32,
-    /// What the neighbour calls them.
+    /// The name that the neighbour gave them.
     pub peer: u32,
     keys: Keys,
     next: u64,

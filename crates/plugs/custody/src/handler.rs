@@ -36,8 +36,10 @@ impl Custody {
             ..
         } = request;
         let is_tunnel = head.kind() == Kind::Connect;
+        // After a restart of this node, the exchange that was begun for the same request goes on.
         let (exchange, begun) = match self.take_up(neighbour, &source) {
             Some((exchange, begun)) => (exchange, Some(begun)),
+            // The request was acted on, and its exchange onward is lost: another one could do it a second time.
             None if self.is_taken_up(&source) => {
                 return Err(refused(&name, Cut::Broken(ErrCode::Unknown)));
             }
@@ -50,6 +52,7 @@ impl Custody {
         let is_head = head.method == Method::HEAD;
         let exchange = Arc::new(exchange);
         match begun {
+            // The head is in custody since before the restart: only content is still to be given.
             Some(begun) => go_on(&exchange, content, begun.rest(), &opener),
             None => send(&exchange, head, content, &opener).await,
         }
@@ -89,9 +92,10 @@ impl Custody {
         Ok((name, neighbour))
     }
 
-    /// The exchange that was begun for this request before the node was started again, and what of it was written.
+    /// The exchange that was begun for this request before the node was started again, and its written beginning.
     fn take_up(&self, neighbour: NeighbourId, source: &StreamInfo) -> Option<(Exchange, Begun)> {
         let exchange = self.adopt(neighbour, source)?;
+        // A head that broke off cannot be completed: the exchange ends, as it is dropped here.
         let begun = Begun::request(&exchange).ok()??;
         self.continues(source);
         Some((exchange, begun))
@@ -139,6 +143,7 @@ fn go_on(exchange: &Arc<Exchange>, content: RequestContent, rest: Rest, opener: 
     let exchange = exchange.clone();
     opener.spawn(async move {
         tokio::select! {
+            // The response may end the exchange while the client still sends: the rest of its content is not wanted.
             _ = give(&exchange, content, rest) => {}
             () = exchange.over() => {}
         }

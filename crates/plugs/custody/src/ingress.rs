@@ -1,4 +1,4 @@
-//! The side of the target: what neighbours ask for becomes exchanges of this node.
+//! The side of the target: requests of neighbours become exchanges of this node.
 
 use std::fmt;
 use std::pin::Pin;
@@ -94,7 +94,7 @@ impl NeighbourRequest {
             self.exchange.tunnel();
         }
 
-        // Who it is said to be, for its share alone: what that counts for, the rules say.
+        // The user that the neighbour names, for shares of memory alone: the rules decide whether to believe the name.
         let said = head.fields.get(names::USER);
         let said = said.and_then(|user| user.to_str().ok());
         self.exchange.belongs_to(said);
@@ -103,6 +103,7 @@ impl NeighbourRequest {
             Err(cut) => return self.refuse(cut),
         };
         let length = counted.length;
+        // A safe request that announces no length has no content: its target need not wait for the end of the message.
         let has_none = length.is_none() && head.method.is_safe();
         let content = if has_none {
             Incoming::Empty
@@ -133,11 +134,11 @@ impl NeighbourRequest {
     }
 }
 
-/// What of a head stands beside it.
+/// The length and the account of a head.
 struct CountedHead {
     /// Bytes of the content, as far as they are known.
     length: Option<u64>,
-    /// What the head is counted for.
+    /// The account of the head.
     held: HeldAccount,
 }
 
@@ -145,7 +146,7 @@ impl CountedHead {
     /// Takes the length out of a head, and counts the rest.
     ///
     /// # Errors
-    /// The length is none, or there is no room for the head.
+    /// The length is malformed, or there is no room for the head.
     fn of(exchange: &Exchange, head: &mut RequestHead) -> Result<Self, Cut> {
         Ok(Self {
             length: take_length(&mut head.fields)?,
@@ -174,7 +175,7 @@ impl NeighbourRequest {
     }
 }
 
-/// What of the response was given before this node was started again.
+/// The beginning of the response that was written before this node was started again.
 fn begun(exchange: &Exchange) -> Result<Option<Begun>, Lost> {
     match exchange.is_resumed() {
         true => Begun::response(exchange),
@@ -244,7 +245,7 @@ impl HeldClient for NeighbourClient {
 }
 
 impl NeighbourClient {
-    /// Gives a response's head, unless it was given before. What of its content is to be given.
+    /// Gives a response's head, unless it was given before. Returns the part of its content that is still to be given.
     ///
     /// # Errors
     /// The exchange is over, or another response was begun.
@@ -266,6 +267,7 @@ impl NeighbourClient {
 
 impl Drop for NeighbourClient {
     fn drop(&mut self) {
+        // Dropped without an answer, the neighbour would wait until the exchange expires.
         if !self.answered {
             self.exchange.break_off(ErrCode::Broken);
         }

@@ -1,10 +1,10 @@
 //! Custody: messages that pass from neighbour to neighbour where the network between them comes and goes.
 //!
-//! What it is: a protocol over UDP by which a node pulls what it wants from the next, byte range by byte range, and keeps what
-//! has arrived until the node after it has it. A hop goes on where it was, after any outage, without a handshake, and passes
+//! What it is: a protocol over UDP by which a node pulls objects from the next, byte range by byte range, and keeps bytes that
+//! have arrived until the node after it has it. A hop goes on where it was, after any outage, without a handshake, and passes
 //! bytes on as they come. The wire format is in [`hermes_proto::custody`].
 //!
-//! What it is not: a transport for everything. What is carried are requests and their responses; the machines do not know HTTP.
+//! What it is not: a transport for everything. It carries requests and their responses; the machines do not know HTTP.
 //! It depends on no connection that gives up, and on no route from end to end that is up at any one time.
 //!
 //! The machines take datagrams and the time, and give datagrams and events: [`engine`] is all neighbours of a node, `neighbour`
@@ -15,19 +15,19 @@
 //!
 //! - **Keys** come by a Noise handshake in the datagrams, of one round trip, and not from the exporter of a TLS or QUIC connection between the
 //!   neighbours: where custody is needed such a connection is not up for long enough, and one way to have keys is half as much to get wrong.
-//! - **Bytes arrive when they are in their file**: a thread appends what comes, and only then is it acknowledged, read, passed on or acted on. So
+//! - **Bytes arrive when they are in their file**: a thread appends them, and only then are they acknowledged, read, passed on or acted on. So
 //!   the machine never waits for the disk, and loses nothing that it has acknowledged.
-//! - **No `fsync`**: a record in its file outlives the process, which is what dies; a disk that had to confirm each record would set the pace.
+//! - **No `fsync`**: a record in its file outlives the process, and processes are what usually dies; a disk that had to confirm each record would set the pace.
 //!   Records that a failure of power cuts off are found by the checked sums, and count as never arrived.
 //!
 //! In a node, `plug` registers it, [`node`] drives the machines over a socket; `handler` is the side of the client, which a route with
 //! `retry: { custody: true }` leads to; `ingress` is the side of the target, a `udp` listener with `ingress: custody`.
 //!
-//! # What is not here yet
+//! # Not here yet
 //!
 //! - A node that begins with custody, or takes another key, has to be started again.
 //!
-//! Begin reading in [`receiver`]: what makes it fast is there.
+//! Begin reading in [`receiver`], which makes it fast.
 
 mod asked;
 mod company;

@@ -18,7 +18,7 @@ use crate::resume::Rest;
 pub(crate) enum Cut {
     /// The neighbour says so, or its time is over.
     Broken(ErrCode),
-    /// It is none.
+    /// It is not a message.
     Malformed(BinaryHttpError),
     /// Heads take all that there is for its owner.
     NoRoom,
@@ -43,7 +43,7 @@ pub(crate) fn keep_request(exchange: &Exchange, head: &RequestHead) -> Result<He
 /// Reads the message that a neighbour gives.
 pub(crate) struct MessageReader {
     decoder: BinaryHttpDecoder,
-    /// What it holds of a head or of trailing fields until they are whole, and the head of a response.
+    /// Counts a head or trailing fields until they are whole, and the head of a response.
     held: HeldAccount,
     /// Bytes of that head.
     head: u64,
@@ -77,7 +77,7 @@ impl MessageReader {
         self.count()
     }
 
-    /// Counts what is held now.
+    /// Counts the bytes that are held now.
     ///
     /// # Errors
     /// There is no room for it.
@@ -96,6 +96,7 @@ impl MessageReader {
         loop {
             match self.decoder.next() {
                 Ok(Some(piece)) => return Ok(Some(piece)),
+                // Counted although no piece has come out: a head may come in many parts.
                 Ok(None) => self.count()?,
                 Err(error) => return Err(Cut::Malformed(error)),
             }
@@ -159,6 +160,7 @@ pub(crate) async fn give(
                 let (bare, data) = rest.split(data);
                 exchange.write(bare).await?;
                 if !data.is_empty() {
+                    // The length before the bytes, as two writes: nothing is copied.
                     exchange.write(encode_chunk(data.len())).await?;
                     exchange.write(data).await?;
                 }
@@ -172,6 +174,7 @@ pub(crate) async fn give(
         }
     }
 
+    // This content is shorter than the one that was begun: the neighbour has bytes that do not belong to it.
     if rest.is_short() {
         exchange.break_off(ErrCode::Broken);
         return Err(Over);

@@ -24,7 +24,7 @@ use path::Path;
 #[doc(alias = "bound")]
 const CONTROL: usize = 64;
 
-/// How long keys were silent before a RETRY ends them: the neighbour that has lost them answers nothing under them, and no one else can end
+/// How long keys were silent before a RETRY ends them: the neighbour that has lost them answers nothing under them, and a stranger cannot end
 /// keys that are in use.
 const SILENT: Duration = Duration::from_millis(200);
 
@@ -170,7 +170,7 @@ impl Neighbour {
         from: SocketAddr,
         now: Instant,
     ) -> Option<Bytes> {
-        // Only what opens counts as heard from there: an address is easily forged.
+        // Only a packet that opens counts as heard from there: an address is easily forged.
         let plain = self.keys.unseal(packet)?;
         self.came_from(from, packet.2.len(), now);
         Some(plain)
@@ -183,7 +183,7 @@ impl Neighbour {
         }
     }
 
-    /// It may be in reach now: what is due soon is due at once.
+    /// Asks at once, as the neighbour may be in reach now.
     pub fn hurry(&mut self, now: Instant) {
         self.keys.hurry(now);
         self.receiver.hurry(now);
@@ -236,6 +236,7 @@ impl Neighbour {
     }
 
     fn came_from(&mut self, from: SocketAddr, bytes: usize, now: Instant) {
+        // A packet that opens from another address moves the neighbour there at once; little goes there before it is validated.
         if self.address() != Some(from) {
             let mut path = Path::new(from, false);
             // Without random bytes no address is validated, and little is said to it.

@@ -50,17 +50,17 @@ struct Inner {
     engine: Mutex<Engine>,
     settings: Mutex<InForce>,
     disk: Option<Disk>,
-    /// There is something to send.
+    /// Notified when there is something to send.
     due: Notify,
-    /// An exchange has ended.
+    /// Notified when an exchange has ended.
     ended: Notify,
     /// Exchanges that are not over, and the tasks that wait for each.
     waiting: Mutex<HashMap<ExchangeKey, OpenExchange>>,
     /// A socket is served.
     driven: AtomicBool,
-    /// Another process may take what comes.
+    /// The node drains: another process may take new exchanges.
     is_draining: AtomicBool,
-    /// What the system did not send last.
+    /// The last datagram that the system refused to send.
     not_sent: Mutex<Option<NotSent>>,
 }
 
@@ -72,7 +72,7 @@ struct OpenExchange {
     is_continued: bool,
 }
 
-/// What a reload may change.
+/// Settings that a reload may change.
 struct InForce {
     neighbours: HashMap<String, NeighbourId>,
     keep_for: Duration,
@@ -92,7 +92,7 @@ impl Custody {
     pub fn new(settings: Settings) -> Self {
         let now = Instant::now();
         let mut seed = [0; 8];
-        // What is drawn from it need not be secret.
+        // Jitter and names of epochs need not be secret.
         let _ = aws_lc_rs::rand::fill(&mut seed);
         let mut engine = Engine::new(settings.key, u64::from_ne_bytes(seed), now);
         let neighbours = known(&mut engine, settings.neighbours, now);
@@ -119,9 +119,10 @@ impl Custody {
         }))
     }
 
-    /// Knows these neighbours from now on, and no others: what goes on with those ends.
+    /// Takes these neighbours in place of those before: exchanges with others end.
     pub fn change(&self, keep_for: Option<Duration>, neighbours: Vec<NamedNeighbour>) {
         let now = Instant::now();
+        // The engine's lock before that of the settings, as in `views`.
         let mut engine = self.0.engine.lock();
         let mut settings = self.0.settings.lock();
         let wanted = known(&mut engine, neighbours, now);
@@ -145,7 +146,7 @@ impl Custody {
         self.0.settings.lock().neighbours.get(name).copied()
     }
 
-    /// What a neighbour is called now.
+    /// The present name of a neighbour.
     pub(crate) fn name_of(&self, id: NeighbourId) -> Option<Arc<str>> {
         let settings = self.0.settings.lock();
         let mut known = settings.neighbours.iter();
@@ -153,7 +154,7 @@ impl Custody {
         Some(name.as_str().into())
     }
 
-    /// What is to be seen of the neighbours, by name.
+    /// The status of the neighbours, by name.
     pub(crate) fn views(&self, now: Instant) -> Vec<(NeighbourId, NeighbourView)> {
         let engine = self.0.engine.lock();
         let settings = self.0.settings.lock();
@@ -178,7 +179,7 @@ impl Custody {
         views
     }
 
-    /// Who has shown a key that is no neighbour's, since this was asked last.
+    /// The last node with an unknown key that has asked for keys since the last call.
     pub(crate) fn take_unknown(&self) -> Option<(SocketAddr, PublicKey)> {
         self.0.engine.lock().take_unknown()
     }
@@ -191,14 +192,14 @@ impl Custody {
         loop {
             let ended = self.0.ended.notified();
             if self.0.engine.lock().is_idle() {
-                // The last word is sent before the socket is closed.
+                // The last FINs are sent before the socket is closed.
                 return tokio::task::yield_now().await;
             }
             ended.await;
         }
     }
 
-    /// Serves a socket, until it is dropped; `asked` is told what neighbours ask for, and where they are.
+    /// Serves a socket, until the future is dropped; `asked` gets each request of a neighbour, and the address of that.
     ///
     /// # Errors
     /// The socket cannot be used, or another one is served.
@@ -212,6 +213,7 @@ impl Custody {
         let mut company = Company::new(rendezvous)?;
         let timed = TimedSocket::new(socket)?;
         let socket = timed.socket();
+        // A datagram that fills the byte beyond the maximum is too long.
         let mut buffer = vec![0; MAX_CUSTODY_DATAGRAM + 1];
         let mut unsent = None;
         let mut links = LinkWatcher::new();
@@ -294,7 +296,7 @@ impl Custody {
         due.unwrap_or(now + IDLE)
     }
 
-    /// Sends what is due. What the socket does not take is kept.
+    /// Sends the datagrams that are due. One that the socket does not take is kept.
     fn send(
         &self,
         socket: &UdpSocket,
@@ -349,14 +351,14 @@ impl Custody {
                 // It is too long to be one of ours.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Batch::All,
-                // What was sent did not arrive; that is known soon enough.
+                // An ICMP error of a datagram that was sent: the silence of the neighbour says as much.
                 Err(_) => {}
             }
         }
         Batch::Cut
     }
 
-    /// Wakes those who wait for what has happened.
+    /// Wakes the tasks that wait for events.
     fn tell(&self, asked: &mut impl FnMut(ExchangeKey, SocketAddr)) {
         loop {
             let mut engine = self.0.engine.lock();
@@ -366,6 +368,7 @@ impl Custody {
             match event {
                 Event::Asked(key) => {
                     let from = engine.address(key.neighbour);
+                    // Tasks take the locks of `waiting` and of the engine one after the other, never both.
                     drop(engine);
                     self.0.waiting.lock().insert(key, OpenExchange::new());
                     if let Some(from) = from {
@@ -419,7 +422,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// What was done of what there was to do.
+/// How far a turn has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Batch {
     /// All of it.
@@ -449,7 +452,7 @@ impl<'a> Driven<'a> {
 
 impl Drop for Driven<'_> {
     fn drop(&mut self) {
-        // What goes on now will not come to its end here.
+        // Exchanges that are dropped from now on go on in the next process, so their files stay.
         self.0.engine.lock().freeze(true);
         self.0.driven.store(false, Ordering::Release);
     }

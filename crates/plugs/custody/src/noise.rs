@@ -24,18 +24,18 @@ const PROLOGUE: &[u8] = b"hermes custody 1";
 /// A handshake that waits for its answer.
 pub struct Initiation(HandshakeState);
 
-/// When a handshake was begun: what its maker begins later has a greater one. 0 in a HELLO without any.
+/// The time at which a handshake was begun: later ones of the same node have greater stamps. 0 in a HELLO without one.
 pub type Stamp = u64;
 
-/// What a HELLO leads to.
+/// A handshake that was answered.
 pub struct Handshake {
-    /// Whose it is.
+    /// The key of its maker.
     pub peer: PublicKey,
     /// When it was begun.
     pub stamp: Stamp,
     /// The second message.
     pub answer: Bytes,
-    /// What both sides have then.
+    /// The keys that both sides have then.
     pub keys: Keys,
 }
 
@@ -79,14 +79,16 @@ impl Initiation {
 
 /// Whether this may be the first message of a handshake, by its length alone.
 pub fn may_be_hello(message: &[u8]) -> bool {
+    // Before any cryptography: a message of another length costs nothing.
     [BARE, BARE + STAMP].contains(&message.len())
 }
 
 /// Answers a handshake.
 ///
 /// # Errors
-/// The message is none for this node.
+/// The message is not for this node.
 pub fn respond(own: &PrivateKey, hello: &[u8]) -> Result<Handshake, Error> {
+    // IK: the first message carries the initiator's key, sealed, so that one round trip makes both sides known to each other.
     let mut state = builder(own)?.build_responder()?;
     let mut stamp = [0; MESSAGE];
     let length = state.read_message(hello, &mut stamp)?;

@@ -1,4 +1,4 @@
-//! Users and neighbours, whose shares of what is held are bounded.
+//! Users and neighbours, and the bounds of their shares in the bytes that are held.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::room::{CROWDED, HELD};
 
-/// Whose bytes are held: a user of one neighbour, or of this node, by numbers that this process gives them.
+/// An owner of bytes that are held: a user of one neighbour, or of this node, by numbers that this process gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The user. Users of two neighbours are two, whatever they are called.
@@ -68,7 +68,7 @@ impl HeldAccount {
         self.bytes
     }
 
-    /// So many from now on.
+    /// Sets the bytes of the object.
     pub(crate) fn set(&mut self, bytes: u64) {
         if bytes > self.bytes {
             self.grow(bytes - self.bytes);
@@ -86,7 +86,7 @@ impl HeldAccount {
         }
     }
 
-    /// So many more.
+    /// Counts more bytes.
     pub(crate) fn grow(&mut self, bytes: u64) {
         self.bytes += bytes;
         if let Some(sums) = &self.sums {
@@ -98,7 +98,7 @@ impl HeldAccount {
         }
     }
 
-    /// So many less.
+    /// Counts fewer bytes.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         self.bytes -= bytes;
         if let Some(sums) = &self.sums {
@@ -110,7 +110,7 @@ impl HeldAccount {
         }
     }
 
-    /// Says whose it is.
+    /// Counts its bytes for this owner.
     pub(crate) fn belongs(&mut self, owner: Owner) {
         let bytes = self.bytes;
         self.shrink(bytes);
@@ -125,7 +125,7 @@ impl HeldAccount {
     }
 }
 
-/// Bytes of a head that are held whatever others hold: what usual ones have.
+/// Bytes of a head that are held whatever others hold: those of usual heads.
 #[doc(alias = "bound")]
 const USUAL_HEAD: u64 = 8 * 1024;
 
@@ -149,7 +149,7 @@ impl Drop for HeldAccount {
     }
 }
 
-/// A part of what others leave.
+/// A part of the room that others leave.
 #[derive(Debug, Clone, Copy)]
 enum Share {
     Half,
@@ -202,6 +202,7 @@ impl Share {
 fn subtract(from: &mut HashMap<u64, u64>, number: u64, bytes: u64) {
     if let Some(held) = from.get_mut(&number) {
         *held = held.saturating_sub(bytes);
+        // A neighbour may name users without end: those without bytes are forgotten.
         if *held == 0 {
             from.remove(&number);
         }

@@ -37,6 +37,7 @@ struct CustodyPlug {
 impl Plug for CustodyPlug {
     fn prepare(&self, settings: &DocumentSettings<'_>) -> Result<Change, Vec<Problem>> {
         let config = settings.document.defaults.custody.as_ref();
+        // A node that was started without custody begins with it after a restart.
         let change = match self.custody.clone().zip(config) {
             Some((custody, config)) => {
                 let neighbours = NamedNeighbour::all(config).map_err(|problem| vec![problem])?;

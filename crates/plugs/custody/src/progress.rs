@@ -1,4 +1,4 @@
-//! What is said of a request in custody that takes long.
+//! The progress of a request in custody that takes long, in words for its client.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::node::Exchange;
 #[doc(alias = "bound")]
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Waits for something of an exchange, and says meanwhile what it waits for.
+/// Waits for something of an exchange, and says in the meantime why it takes long.
 pub(crate) async fn saying<T>(
     exchange: &Exchange,
     waits: &Waits,
@@ -25,6 +25,7 @@ pub(crate) async fn saying<T>(
     loop {
         tokio::select! {
             came = &mut awaited => {
+                // The words that were said are taken back: they are true no more.
                 if is_said {
                     waits.over();
                 }
@@ -44,7 +45,7 @@ pub(crate) async fn saying<T>(
     }
 }
 
-/// What a request waits for that was not answered yet.
+/// The words for a request that was not answered yet.
 pub(crate) fn of_request(name: &str, progress: AskingProgress) -> String {
     let heard = heard(progress);
     if progress.is_confirmed {
@@ -54,7 +55,7 @@ pub(crate) fn of_request(name: &str, progress: AskingProgress) -> String {
     }
 }
 
-/// What the rest of a response waits for, if nothing comes.
+/// The words for the rest of a response, if nothing comes.
 pub(crate) fn of_rest(name: &str, progress: AskingProgress) -> Option<String> {
     let is_silent = progress.heard.is_none_or(|heard| heard > LOOK);
     is_silent.then(|| {

@@ -57,7 +57,7 @@ pub struct Receiver {
     progress: Instant,
     /// Set while the neighbour is silent: when to ask next.
     probe: Option<Instant>,
-    /// When there was hope last that the neighbour is in reach again.
+    /// The last sign that the neighbour may be in reach again, such as a link that came up.
     hurried: Option<Instant>,
     fins: Fins,
 }
@@ -81,7 +81,7 @@ impl Receiver {
         }
     }
 
-    /// WantedObjects an object from now on, with what there is of it; `acknowledged` if the other side is known to have it.
+    /// Wants an object from now on, of which `spool` has the bytes that are here already; `acknowledged` if the other side is known to have it.
     pub fn want(&mut self, object: ObjectId, acknowledged: bool, spool: Spool, now: Instant) {
         if !self.has_work() {
             self.heard = now;
@@ -123,7 +123,7 @@ impl Receiver {
         }
     }
 
-    /// Takes of an object what was written to disk meanwhile.
+    /// Counts bytes of an object as come that were written to disk meanwhile.
     pub fn settle(&mut self, object: ObjectId, now: Instant) -> Taken {
         let settled = self.wants.change(object, |want| {
             let before = want.spool.available();
@@ -142,7 +142,7 @@ impl Receiver {
         }
     }
 
-    /// Says whose an object is.
+    /// Counts an object for this owner.
     pub fn belongs(&mut self, object: ObjectId, owner: Owner) {
         self.wants.change(object, |want| want.spool.belongs(owner));
     }
@@ -157,12 +157,12 @@ impl Receiver {
         self.asked.on_its_way() + self.asked.waiting()
     }
 
-    /// The window, for what is shown of a neighbour.
+    /// The window, for the status of a neighbour.
     pub fn window(&self) -> &Window {
         &self.window
     }
 
-    /// The reader takes what comes next, at most so many bytes.
+    /// Takes the next bytes for the reader, at most so many.
     pub fn read(&mut self, object: ObjectId, most: usize) -> Bytes {
         let read = self.wants.change(object, |want| {
             let most = most.min((want.spool.available() - want.taken) as usize);
@@ -174,7 +174,7 @@ impl Receiver {
         read.unwrap_or_default()
     }
 
-    /// No one wants the object any more, whether all of it has come or not.
+    /// Drops an object whose reader has left, whether all of it has come or not, and tells the sender.
     pub fn forget(&mut self, object: ObjectId, now: Instant) {
         let Some(want) = self.wants.remove(object) else {
             return;
@@ -207,7 +207,7 @@ impl Receiver {
         self.wants.open() > 0
     }
 
-    /// How long nothing has come of what is asked for; `None` if nothing is.
+    /// The time since the last answer; `None` if nothing is asked for.
     pub fn unanswered(&self, now: Instant) -> Option<Duration> {
         self.has_work()
             .then(|| now.saturating_duration_since(self.heard))
@@ -223,6 +223,7 @@ impl Receiver {
 
     /// The neighbour may be reached now: it is asked at once.
     pub fn hurry(&mut self, now: Instant) {
+        // A neighbour that answers needs no probe: it is asked as its window allows.
         if self.probe.is_some() {
             self.probe = Some(now);
             self.hurried = Some(now);
@@ -245,6 +246,7 @@ impl Receiver {
     }
 
     fn silence(&self, now: Instant) -> Duration {
+        // A sender that has had nothing to say for long is disturbed less often.
         let waiting = now.saturating_duration_since(self.progress) > PATIENT;
         let quiet = if waiting {
             Duration::from_secs(1)
@@ -258,7 +260,7 @@ impl Receiver {
         self.probe = None;
     }
 
-    /// Everything on its way was lost.
+    /// Counts all bytes on their way as lost.
     fn lose_all(&mut self) {
         for asked in self.asked.take(|_| true) {
             self.ask_again(asked.object, asked.range);

@@ -1,4 +1,4 @@
-//! Messages that this node had begun to write when it was started again: the rest is written behind what the neighbour may have already.
+//! Messages that this node had begun to write when it was started again: the rest is written behind the bytes that the neighbour may have already.
 
 use bytes::Bytes;
 use hermes_http::ResponseHead;
@@ -16,7 +16,7 @@ pub(crate) struct Begun {
     rest: Rest,
 }
 
-/// What of a message's content was written.
+/// The part of a message's content that is still to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Rest {
     /// Bytes of content that were written, and are not written again.
@@ -32,7 +32,7 @@ pub(crate) struct Rest {
 pub(crate) struct Lost;
 
 impl Begun {
-    /// What was written of a request; `None` if nothing was.
+    /// The written beginning of a request; `None` if nothing was written.
     ///
     /// # Errors
     /// It cannot be gone on with.
@@ -74,6 +74,7 @@ impl Begun {
                 }
             }
         }
+        // Bytes were let go, or are damaged: how the message goes on cannot be known.
         if offset != exchange.written_length() {
             return Err(Lost);
         }
@@ -81,6 +82,7 @@ impl Begun {
             return Ok(None);
         }
 
+        // A chunk that broke off is completed. A head or trailers that broke off cannot be.
         begun.rest.missing = match decoder.missing() {
             Some(missing) if has_head => missing,
             _ if begun.rest.is_over => 0,
@@ -89,7 +91,7 @@ impl Begun {
         Ok(Some(begun))
     }
 
-    /// What is left to be written of a request, whose content is kept.
+    /// The rest of a request, as its content is kept.
     pub(crate) fn rest(self) -> Rest {
         self.rest
     }
@@ -108,7 +110,7 @@ impl Begun {
     }
 }
 
-/// Whether what two responses say of the form of their contents is the same.
+/// Whether the contents of two responses have the same form.
 fn agree(one: &Fields, other: &Fields) -> bool {
     [CONTENT_LENGTH, CONTENT_ENCODING]
         .iter()
@@ -141,7 +143,7 @@ impl Rest {
         (bare, content)
     }
 
-    /// Whether the content ended before what was written of it.
+    /// Whether the content is shorter than its written beginning.
     pub(crate) fn is_short(&self) -> bool {
         self.skip > 0 || self.missing > 0
     }

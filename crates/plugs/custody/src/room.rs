@@ -1,4 +1,4 @@
-//! How much may be held, by what is held already.
+//! The room for more bytes, by the number of bytes that are held already.
 
 use crate::window::PIECE;
 
@@ -29,7 +29,7 @@ pub struct Room {
     pub free: u64,
     /// Of one object in any case, those that it has included.
     pub guaranteed: u64,
-    /// The disk does not keep up: objects that are kept there have what is guaranteed alone.
+    /// The disk does not keep up: objects that are kept there have the guaranteed bytes alone.
     pub is_disk_full: bool,
 }
 

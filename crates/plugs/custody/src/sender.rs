@@ -1,6 +1,6 @@
-//! The side that answers: what is kept for a neighbour, and what it has asked for.
+//! The side that answers: objects that are kept for a neighbour, and the ranges that it has asked for.
 //!
-//! It remembers nothing of the path. A REQ is answered from what is there; the rest of it is an interest, which is answered
+//! It remembers nothing of the path. A REQ is answered with the bytes that are there; the rest of it is an interest, which is answered
 //! when bytes come, and which the next REQ for the same bytes replaces.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -78,11 +78,11 @@ pub struct Asking {
     pub object: ObjectId,
     /// Its number.
     pub serial: u64,
-    /// What the receiver has in custody.
+    /// The bytes, from the first on, that the receiver has in custody.
     pub taken: u64,
     /// Bytes that may be sent for it.
     pub limit: u64,
-    /// What is asked for.
+    /// The ranges that are asked for.
     pub ranges: Vec<CustodyRange>,
     /// How long it waited in this machine.
     pub waited: Duration,
@@ -98,7 +98,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Keeps an object from now on, with what there is of it.
+    /// Keeps an object from now on, with the bytes of this spool.
     pub fn offer(&mut self, object: ObjectId, spool: Spool) {
         self.offers.entry(object).or_insert(Offer {
             spool,
@@ -112,29 +112,29 @@ impl Sender {
         offer.map_or(Bytes::new(), |offer| offer.spool.read(offset, usize::MAX))
     }
 
-    /// Whether it is kept.
+    /// Whether an object is kept.
     pub fn has(&self, object: ObjectId) -> bool {
         self.offers.contains_key(&object)
     }
 
-    /// How much of it there is.
+    /// The bytes of an object that are available, and its length once that is known.
     pub fn extent(&self, object: ObjectId) -> Option<Extent> {
         self.offers.get(&object).map(|offer| offer.spool.extent())
     }
 
-    /// Whether all of it was said, and is still kept for the reader.
+    /// Whether an object is complete, and still kept for its reader.
     pub fn is_finished(&self, object: ObjectId) -> bool {
         let offer = self.offers.get(&object);
         offer.is_some_and(|offer| offer.broken.is_none() && offer.spool.extent().total.is_some())
     }
 
-    /// Whether nothing of it was let go yet.
+    /// Whether an object still has its first byte, so that it can be offered from the beginning.
     pub fn is_intact(&self, object: ObjectId) -> bool {
         let offer = self.offers.get(&object);
         offer.is_some_and(|offer| offer.spool.begin() == 0)
     }
 
-    /// Says whose an object is.
+    /// Counts an object for this owner.
     pub fn belongs(&mut self, object: ObjectId, owner: Owner) {
         if let Some(offer) = self.offers.get_mut(&object) {
             offer.spool.belongs(owner);
@@ -166,7 +166,7 @@ impl Sender {
         self.answer_interests(object);
     }
 
-    /// That was all of it.
+    /// Marks the end of an object.
     pub fn finish(&mut self, object: ObjectId) {
         let Some(offer) = self.offers.get_mut(&object) else {
             return;
@@ -176,7 +176,7 @@ impl Sender {
         self.answer_interests(object);
     }
 
-    /// Gives of an object what was written to disk meanwhile.
+    /// Sends bytes of an object that were written to disk meanwhile.
     pub fn settle(&mut self, object: ObjectId) {
         let Some(offer) = self.offers.get_mut(&object) else {
             return;
@@ -191,9 +191,10 @@ impl Sender {
         self.answer_interests(object);
     }
 
-    /// It will not be whole.
+    /// Gives an object up: its reader is told this code.
     pub fn break_off(&mut self, object: ObjectId, code: ErrCode) {
         if let Some(offer) = self.offers.get_mut(&object) {
+            // Its bytes are freed at once. The offer stays, so that a later REQ hears the code, too.
             offer.spool = offer.spool.begun_again();
             offer.interests.clear();
             offer.broken = Some(code);
@@ -226,11 +227,13 @@ impl Sender {
             return false;
         }
 
+        // Any answer would tell the neighbour that the exchange is in custody, which it is once its file is made.
         if offer.spool.is_beginning() {
             offer.early = Some(asking.clone());
             return false;
         }
 
+        // These bytes are in the receiver's custody now, and are asked for no more.
         let freed = offer.spool.release(asking.taken) > 0;
         let serial = asking.serial;
         let available = offer.spool.available();
@@ -238,7 +241,7 @@ impl Sender {
         let mut limit = asking.limit;
         let mut due = Vec::new();
         for asked in &asking.ranges {
-            // What was let go was in the receiver's custody: such a REQ is an old one.
+            // Bytes that were let go are in the receiver's custody: a REQ for them is an old one.
             let begin = asked.offset.max(offer.spool.begin()).min(asked.end());
             let asked = range(begin, asked.end());
             let to = asked.end().min(end).min(asked.offset.saturating_add(limit));
@@ -252,6 +255,7 @@ impl Sender {
             limit = limit.saturating_sub(to.saturating_sub(asked.offset));
         }
 
+        // An answer without bytes shows that the link is up, and how much there is to ask for.
         if due.is_empty() {
             self.reply(Reply::Status { object, serial });
         }
@@ -317,7 +321,7 @@ impl Sender {
                 }
                 Reply::Err { object, code } => Some(CustodyFrame::Err { object, code }),
             };
-            // What was let go meanwhile is not wanted any more.
+            // An object that was let go meanwhile is not wanted any more.
             if frame.is_some() {
                 return frame;
             }
@@ -399,7 +403,7 @@ impl Sender {
         due.into_iter().for_each(|reply| self.reply(reply));
     }
 
-    /// Where there is no room, the receiver asks again.
+    /// Queues an answer. Beyond the bounds it is dropped, and the receiver asks again.
     fn reply(&mut self, reply: Reply) {
         let due = self.due + reply.bytes();
         if self.replies.len() < REPLIES && due <= DUE {

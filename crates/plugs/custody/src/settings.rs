@@ -1,4 +1,4 @@
-//! What a node's custody is made with: its key, its neighbours, and the folder of its exchanges.
+//! The settings of a node's custody: its key, its neighbours, and the folder of its exchanges.
 
 use std::net::SocketAddr;
 use std::time::Duration;

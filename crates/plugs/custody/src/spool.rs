@@ -17,7 +17,7 @@ const SMALL: usize = 1024;
 #[doc(alias = "bound")]
 const OVERHEAD: usize = 128;
 
-/// Bytes below which what this node writes is copied: a slice would keep all of the buffer of a connection.
+/// Bytes below which a piece that this node writes is copied: a slice would keep all of the buffer of a connection.
 const COPIED: usize = 16 * 1024;
 
 /// The bytes of one object, in memory or in the file of their exchange. They come in any order, are read by offset, and are let go from
@@ -28,15 +28,15 @@ pub struct Spool {
     pieces: BTreeMap<u64, Piece>,
     /// Where they are kept, and as which object.
     log: Option<(SharedLog, ObjectPart)>,
-    /// What is on disk can be read again after it was let go: this node has to know what it has written.
+    /// Bytes on disk can be read again after they were let go: this node has to know its own message.
     is_recalled: bool,
-    /// What was kept on disk was found to be something else.
+    /// A record on disk was found to be damaged.
     is_damaged: Cell<bool>,
-    /// What lies before it was let go.
+    /// The offset of the first byte that was not let go.
     begin: u64,
-    /// Where the first gap is among bytes that are settled: in memory without a file, or in the file.
+    /// The offset of the first gap among settled bytes: those in memory without a file, or in the file.
     available: u64,
-    /// The same, with those that are still to be written.
+    /// The offset of the first gap among all bytes, those that are still to be written included.
     end: u64,
     total: Option<u64>,
     /// Where the record of the total ends in the file, until it is written.
@@ -88,7 +88,7 @@ impl Spool {
         }
     }
 
-    /// Its bytes count there from now on.
+    /// Counts its bytes in these sums, for this owner.
     pub(crate) fn counted(mut self, sums: &HeldBytes, owner: Option<Owner>) -> Self {
         let bytes = self.held.bytes();
         self.held = sums.account(owner);
@@ -104,7 +104,7 @@ impl Spool {
         }
     }
 
-    /// Says whose it is.
+    /// Counts its bytes for this owner.
     pub(crate) fn belongs(&mut self, owner: Owner) {
         self.held.belongs(owner);
     }
@@ -129,7 +129,7 @@ impl Spool {
         self.total = Some(total);
     }
 
-    /// How much there is.
+    /// The bytes that are available, and the length once that is known.
     pub fn extent(&self) -> Extent {
         Extent {
             total: self.settled_total(),
@@ -137,22 +137,22 @@ impl Spool {
         }
     }
 
-    /// Where the first gap is.
+    /// The offset of the first gap.
     pub fn available(&self) -> u64 {
         self.available
     }
 
-    /// Where what is still here begins.
+    /// The offset of the first byte that is still kept.
     pub fn begin(&self) -> u64 {
         self.begin
     }
 
-    /// Bytes of memory that it takes; what is on disk takes none, but for small pieces.
+    /// Bytes of memory that it takes. Pieces on disk take none, unless they are small.
     pub fn held(&self) -> usize {
         self.held.bytes() as usize
     }
 
-    /// Whether all has come.
+    /// Whether all of its bytes are available.
     pub fn is_whole(&self) -> bool {
         self.settled_total() == Some(self.available)
     }
@@ -185,6 +185,7 @@ impl Spool {
             return;
         };
         let settled = log.lock().settled();
+        // In the order of the file: a record is settled only with all that stand before it.
         while let Some(offset) = self.writing.front().copied() {
             if let Some(Piece::Writing(record)) = self.pieces.get(&offset) {
                 if !settled.has(record.end) {
@@ -208,7 +209,7 @@ impl Spool {
         self.available = self.settled_to(self.available);
     }
 
-    /// Says how long it is; whether that agrees with what is known.
+    /// Sets its length. False if bytes that came, or a length that is known, contradict it.
     pub fn set_total(&mut self, total: u64) -> bool {
         let end = self.pieces.last_key_value();
         let end = end.map_or(self.end, |(offset, piece)| offset + piece.len() as u64);
@@ -226,7 +227,7 @@ impl Spool {
         agrees
     }
 
-    /// Appends to what is without gaps.
+    /// Appends bytes at the end of those without a gap.
     pub fn append(&mut self, mut bytes: Bytes) {
         let at = self.end;
         if self.log.is_none() && (SMALL..COPIED).contains(&bytes.len()) {
@@ -235,12 +236,12 @@ impl Spool {
         self.insert(at, bytes);
     }
 
-    /// Adds bytes; what is here already stays as it is. How many were new. Those that are kept in a file count as come when they are
-    /// settled.
+    /// Adds bytes, and returns how many were new: bytes that are here already stay as they are. Bytes for a file count as come when they
+    /// are settled.
     pub fn insert(&mut self, offset: u64, mut bytes: Bytes) -> usize {
         let mut new = 0;
         let mut at = offset;
-        // What was let go is not taken again.
+        // Bytes that were let go are not taken again.
         let skip = self.begin.saturating_sub(at).min(bytes.len() as u64);
         at += skip;
         drop(bytes.split_to(skip as usize));
@@ -274,6 +275,7 @@ impl Spool {
         {
             let length = bytes.len().min(RECORD);
             let Some(record) = log.lock().keep(*part, offset, &bytes[..length]) else {
+                // The file is full, or was given up: the exchange goes on in memory.
                 break;
             };
             drop(bytes.split_to(length));
@@ -339,6 +341,7 @@ impl Spool {
         let held = self.held();
         let offset = offset.min(self.available);
         if self.is_recalled {
+            // A node that was started again reads back the beginning of its own message (`crate::resume`).
             self.release_memory(offset);
             return held - self.held();
         }
@@ -354,6 +357,7 @@ impl Spool {
                 continue;
             }
             let Piece::Memory(bytes) = first.get() else {
+                // A record costs no memory in part: it goes as a whole.
                 break;
             };
             // Copied, or a little of it would keep all of it in memory.
@@ -367,7 +371,7 @@ impl Spool {
         held.saturating_sub(self.held())
     }
 
-    /// Lets go what is in memory before `offset`; what is on disk stays.
+    /// Lets go of pieces in memory before `offset`; those on disk stay.
     fn release_memory(&mut self, offset: u64) {
         self.begin = self.begin.max(offset);
         if self.held.bytes() == 0 {

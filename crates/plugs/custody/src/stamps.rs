@@ -11,7 +11,7 @@ const COARSE: u64 = 1 << 24;
 #[derive(Debug)]
 pub(crate) struct Stamps {
     at: Instant,
-    /// What time it was then, since the Unix epoch.
+    /// The time then, since the Unix epoch.
     unix: Duration,
     last: Stamp,
 }
@@ -36,6 +36,7 @@ impl Stamps {
     pub(crate) fn next(&mut self, now: Instant) -> Stamp {
         let time = self.unix + now.saturating_duration_since(self.at);
         let time = Stamp::try_from(time.as_nanos()).unwrap_or(Stamp::MAX);
+        // Two handshakes within one coarse step still differ, and in their order.
         self.last = (time & !(COARSE - 1)).max(self.last.saturating_add(1));
         self.last
     }

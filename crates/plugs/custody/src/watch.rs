@@ -13,7 +13,7 @@ use crate::signs::NeighbourSigns;
 /// How often it is looked.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
-/// How long a neighbour may leave what is asked of it unanswered before that is said: outages of this length are what custody is for.
+/// How long a neighbour may leave questions unanswered before that is logged: custody is made for outages of this length.
 #[doc(alias = "bound")]
 const QUIET: Duration = Duration::from_secs(5);
 
@@ -23,7 +23,7 @@ const UNKNOWN: Duration = Duration::from_secs(60);
 /// How long the error of a socket explains a silence.
 const EXPLAINS: Duration = Duration::from_secs(5);
 
-/// What was said of neighbours.
+/// The states of neighbours that were logged.
 #[derive(Debug)]
 pub(crate) struct NeighbourLog {
     next: Instant,
@@ -120,6 +120,7 @@ pub(crate) fn state(
     not_sent: Option<&NotSent>,
     now: Instant,
 ) -> (NeighbourState, Option<String>) {
+    // A short silence is no news: custody is made for outages.
     let is_quiet = signs.unanswered.is_some_and(|time| time >= QUIET);
     if !is_quiet {
         return match signs.heard {

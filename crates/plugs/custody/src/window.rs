@@ -70,12 +70,12 @@ impl Window {
         self.bytes as u64
     }
 
-    /// What a round trip takes; 100 ms until that is known.
+    /// The time of a round trip; 100 ms until that is known.
     pub fn round_trip(&self) -> Duration {
         self.smoothed.unwrap_or(Duration::from_millis(100))
     }
 
-    /// What a round trip takes, once that was measured.
+    /// The time of a round trip, once that was measured.
     pub fn measured(&self) -> Option<Duration> {
         self.smoothed.or(self.base.now)
     }
@@ -88,7 +88,9 @@ impl Window {
 
     /// Bytes came, so long after they were asked for, if they were at hand then.
     pub fn arrived(&mut self, bytes: u64, took: Option<Duration>, now: Instant) {
+        // An answer that waited for its bytes says nothing about the path.
         let Some(took) = took else { return };
+        // An eighth of each sample (RFC 6298, 2.3).
         self.smoothed = Some(match self.smoothed {
             Some(smoothed) => (smoothed * 7 + took) / 8,
             None => took,

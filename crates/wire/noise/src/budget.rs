@@ -1,5 +1,4 @@
-//! A budget for handshakes, in all and per source: each costs exchanges of keys, which its sender
-//! need not make.
+//! A budget for handshakes, in all and per source: each costs the responder agreements of keys, and its sender nothing.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -42,7 +41,7 @@ struct BudgetHalf {
 }
 
 impl HandshakeBudget {
-    /// From now on.
+    /// A full budget.
     pub fn new(now: Instant) -> Self {
         Self {
             hash: RandomState::new(),
@@ -52,7 +51,7 @@ impl HandshakeBudget {
         }
     }
 
-    /// Whether a handshake from this address is read; `is_peer`, if a configured peer was heard there last.
+    /// Whether a handshake from this address is to be read; `is_peer`, if a configured peer was heard there last.
     pub fn admits(&mut self, from: IpAddr, is_peer: bool, now: Instant) -> bool {
         if now.saturating_duration_since(self.since) >= SECOND {
             self.since = now;
@@ -67,7 +66,7 @@ impl HandshakeBudget {
         }
     }
 
-    /// An owner of a network of IPv6 has all of its addresses.
+    /// The group of an address; of IPv6, of its /64, as one host has all of the addresses there.
     fn group_of(&self, from: IpAddr) -> usize {
         let hashed = match from.to_canonical() {
             IpAddr::V4(address) => self.hash.hash_one(address.octets()),
@@ -89,7 +88,7 @@ impl Default for BudgetHalf {
 impl BudgetHalf {
     fn admits(&mut self, group: usize) -> bool {
         let left = HALF.saturating_sub(self.admitted);
-        // The first handshake of a group needs no more than that something is left.
+        // The share shrinks with what is left, so that sources that ask much leave something. The first handshake of a group needs one.
         let share = (EACH * left / HALF).max(left.min(1));
         let begun = &mut self.groups[group];
         if u32::from(*begun) >= share {

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 /// The length of a key, in bytes.
 pub const KEY: usize = 32;
 
-/// How many characters of a public key tell it from others in a log.
+/// Characters of a public key that tell it from others in a log.
 const SHOWN: usize = 8;
 
 /// The private key of one end.
@@ -35,7 +35,7 @@ pub struct PresharedKey(pub [u8; KEY]);
 pub struct NoKey;
 
 impl PrivateKey {
-    /// A new one.
+    /// A new random key.
     ///
     /// # Errors
     /// The system gives no random bytes.
@@ -48,7 +48,7 @@ impl PrivateKey {
         Self::of(key)
     }
 
-    /// The one with these bytes: any are a key.
+    /// The key with these bytes: X25519 takes any (RFC 7748, section 5).
     ///
     /// # Errors
     /// The primitives have no memory.
@@ -62,12 +62,12 @@ impl PrivateKey {
         })
     }
 
-    /// Its bytes, which no one else may know.
+    /// Its bytes, which are secret.
     pub fn bytes(&self) -> &[u8; KEY] {
         &self.bytes
     }
 
-    /// In Base64, for a file that no one else may read.
+    /// The key in Base64, for a file that no one else may read.
     pub fn to_text(&self) -> String {
         BASE64.encode(self.bytes)
     }

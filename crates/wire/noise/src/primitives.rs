@@ -107,6 +107,7 @@ impl Dh for X25519Pair {
     fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), Error> {
         let private =
             PrivateKey::from_private_key(&X25519, &self.private).map_err(|_| Error::Dh)?;
+        // `agree` refuses a secret of zeros (RFC 7748, 6.1): with a point of small order a peer could choose it.
         let public = UnparsedPublicKey::new(&X25519, &public[..KEY]);
         agree(&private, public, Error::Dh, |secret| {
             out[..KEY].copy_from_slice(secret);

@@ -45,16 +45,16 @@ pub(crate) struct Appended {
     pub(crate) at: u64,
     /// Where it ends.
     pub(crate) end: u64,
-    /// What is in it.
+    /// Its content.
     pub(crate) content: Bytes,
 }
 
-/// How much of what was appended to a file is settled.
+/// The settled part of the records of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settled {
-    /// What lies before this place is in the file.
+    /// Records before this place are in the file.
     Written(u64),
-    /// There is no file any more: what is not in it is kept in memory.
+    /// The file was given up: records that are not in it are kept in memory.
     InMemory,
 }
 
@@ -95,6 +95,7 @@ impl Log {
             is_whole: true,
         };
         let path = log.path.clone();
+        // Made on the thread: to open a file may wait for the disk as well.
         log.write(0, move |log| {
             let file = OpenOptions::new()
                 .read(true)
@@ -130,7 +131,7 @@ impl Log {
         self.file.progress.id()
     }
 
-    /// Whether what comes is kept there.
+    /// Whether new records are kept there.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -140,10 +141,10 @@ impl Log {
         self.end
     }
 
-    /// Says whose it is.
+    /// Counts it for this owner.
     pub(crate) fn belongs(&mut self, owner: Owner) {
         self.disk.give_back(self.owner, self.end);
-        // It is there already, and only what comes now is bounded by the share.
+        // Its records are there already: the share bounds only later ones.
         let mut usage = self.disk.0.usage.lock();
         usage.all += self.end;
         usage.holdings.add(owner, self.end);
@@ -178,7 +179,7 @@ impl Log {
         }
     }
 
-    /// The folder stands still: what is not written yet is kept in memory.
+    /// Gives the file up where records wait for a folder that stands still: they are kept in memory.
     pub(crate) fn give_up(&mut self) {
         if !self.settled().has(self.end) {
             self.file.progress.fail();
@@ -186,7 +187,7 @@ impl Log {
         }
     }
 
-    /// The bytes that were kept at this place; `None` if they are not what was kept. It waits for the disk, for a moment at most.
+    /// The content of the record at this place; `None` if it is damaged. It waits for the disk, for a moment at most.
     pub(crate) fn read(&self, at: u64) -> Option<Bytes> {
         let file = self.file.clone();
         let end = self.end;
@@ -224,6 +225,7 @@ impl Log {
         }
         let record = record::encode(kind, offset, content).freeze();
         let length = record.len() as u64;
+        // A file with a gap is worth nothing after a restart: without room for one record, all of the exchange goes on in memory.
         if let Err(error) = self.take(length, content.len()) {
             self.disk.failed(&error);
             self.remove();
@@ -259,7 +261,7 @@ impl Log {
         Ok(())
     }
 
-    /// Has the thread do what appends so many bytes, unless it failed before.
+    /// Has the thread append so many bytes by this operation, unless one failed before.
     fn write(
         &self,
         length: u64,
@@ -270,6 +272,7 @@ impl Log {
         let writer = &self.disk.0.writer;
         let queue = writer.queue().clone();
         writer.later(length, move || {
+            // Behind a record that is missing, later ones could not be found: after one failure nothing more is written.
             if !file.progress.has_failed() {
                 match operation(&file) {
                     Ok(()) => file.progress.add(length),

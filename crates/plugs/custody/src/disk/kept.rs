@@ -57,6 +57,7 @@ impl Kept {
             at += (HEADER + size) as u64;
         }
 
+        // The next record has to follow the last whole one: a part of one goes.
         file.set_len(at)?;
         // It is there already, whatever the limit is now.
         disk.0.usage.lock().all += at;

@@ -90,6 +90,7 @@ impl Disk {
             .truncate(false)
             .mode(0o600)
             .open(path.join(LOCK))?;
+        // Two processes would append to the same files.
         lock.try_lock()
             .map_err(|_| io::Error::other("another process uses it"))?;
         Ok(Self(Arc::new(Folder {
@@ -106,6 +107,7 @@ impl Disk {
 
     /// Begins the file of an exchange of this owner; without one, if that cannot be done.
     pub(crate) fn begin(&self, terms: &KeptTerms, owner: Option<Owner>) -> Option<Log> {
+        // Records for a folder that does not answer would take memory until it does.
         let refused = if self.0.writer.stands_still() {
             Some(patient::stands_still())
         } else if !self.has_pace(owner, pace::FILE) {
@@ -162,7 +164,7 @@ impl Disk {
         LogId(self.0.files.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// What was kept when the last process ended. What is damaged is told, and removed.
+    /// The exchanges that were kept when the last process ended. Damaged files are reported, and removed.
     pub(crate) fn load(&self) -> Vec<Kept> {
         let files = match std::fs::read_dir(&self.0.path) {
             Ok(files) => files,
@@ -185,6 +187,7 @@ impl Disk {
             Ok(kept) => Some(kept),
             Err(error) => {
                 tracing::error!(file = %path.display(), %error, "an exchange in custody is lost");
+                // Left there, it would be reported at each start.
                 let _ = std::fs::remove_file(&path);
                 None
             }
@@ -194,6 +197,7 @@ impl Disk {
     /// Counts bytes that are to be written. False if they are more than there may be, in all or of their owner.
     fn take(&self, owner: Option<Owner>, bytes: u64) -> bool {
         let mut usage = self.0.usage.lock();
+        // Counted before the record is queued: what waits to be written cannot run over the limit.
         let left = owner.map(|owner| usage.holdings.left(owner, usage.all, self.0.limit));
         if usage.all + bytes > self.0.limit || left.is_some_and(|left| bytes > left) {
             return false;

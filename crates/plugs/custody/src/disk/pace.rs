@@ -18,7 +18,7 @@ const AT_ONCE: u64 = 16 * 1024 * 1024;
 #[doc(alias = "bound")]
 const EACH_SECOND: u64 = 4 * 1024 * 1024;
 
-/// What is left to each neighbour, by its number. Those of a node's configuration are few.
+/// The bytes that are left to each neighbour, by its number. Neighbours are configured, and so are few.
 #[derive(Debug, Default)]
 pub(super) struct WritingPace(HashMap<u64, Left>);
 
@@ -51,7 +51,7 @@ impl WritingPace {
     }
 }
 
-/// What a piece counts for beside its bytes.
+/// Bytes that a piece counts for beside its own.
 pub(super) fn of_piece(length: usize) -> u64 {
     FULL.saturating_sub(length) as u64
 }

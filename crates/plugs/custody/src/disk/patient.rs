@@ -42,7 +42,7 @@ impl PatientThread {
     /// Does one and waits for it, for a moment.
     ///
     /// # Errors
-    /// What the operation says; or that the folder stands still. Then it may have been done all the same, later.
+    /// The error of the operation; or the folder stands still, and the operation may be done later all the same.
     pub(super) fn run<T: Send + 'static>(
         &self,
         operation: impl FnOnce() -> io::Result<T> + Send + 'static,

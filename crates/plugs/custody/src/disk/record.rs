@@ -7,8 +7,8 @@
 //! +--------+--------+----------+--------+-------------+------------+---------
 //! ```
 //!
-//! Numbers are big-endian; the sums are CRC-32 (ISO 3309), the second one of the 20 bytes before it. What is cut off at the end of a file
-//! was being written when the process ended, and is forgotten. Anything else that does not fit its sums makes the whole file worthless:
+//! Numbers are big-endian; the sums are CRC-32 (ISO 3309), the second one of the 20 bytes before it. A record that is cut off at the end of
+//! a file was being written when the process ended, and is forgotten. Anything else that does not fit its sums makes the whole file worthless:
 //! which of its bytes are right cannot be said.
 
 use std::fs::File;
@@ -25,10 +25,10 @@ pub(super) const HEADER: usize = 24;
 #[doc(alias = "bound")]
 pub const RECORD: usize = 4096;
 
-/// What a record says.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What the exchange is; the first record.
+    /// The terms of the exchange; the first record.
     Terms,
     /// Bytes of an object, from an offset on.
     Bytes(ObjectPart),
@@ -71,7 +71,7 @@ pub(super) struct Record {
     pub(super) content: Bytes,
 }
 
-/// What is at a place of a file.
+/// The record at a place of a file, if there is one.
 #[derive(Debug)]
 pub(super) enum Found {
     /// A record that fits its sums.
@@ -114,6 +114,7 @@ pub(super) fn read(file: &File, at: u64, end: u64) -> io::Result<Found> {
     let content_sum = fields.get_u32();
     let header_sum = fields.get_u32();
 
+    // The header first: a length that is damaged would lead anywhere.
     let is_whole = header_sum == crc32fast::hash(&header[..HEADER - 4]);
     let Some(kind) = kind.filter(|_| is_whole && zeros == 0 && length <= RECORD) else {
         return Ok(Found::Damaged);

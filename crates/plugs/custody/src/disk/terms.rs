@@ -1,4 +1,4 @@
-//! What an exchange is, as its file says in the first record.
+//! The terms of an exchange: the first record of its file.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ pub struct KeptName {
     pub exchange: [u8; 16],
 }
 
-/// What an exchange is.
+/// The terms of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptTerms {
     /// Which.

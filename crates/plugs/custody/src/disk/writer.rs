@@ -19,11 +19,11 @@ const QUEUE: u64 = 8 * 1024 * 1024;
 /// Bytes that an operation counts for beside those that it writes.
 const OPERATION: u64 = 128;
 
-/// Which file.
+/// The number of a file, for as long as the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct LogId(pub(super) u64);
 
-/// How much of a file is written.
+/// The written part of a file.
 #[derive(Debug)]
 pub(super) struct WriteProgress {
     id: LogId,
@@ -45,7 +45,7 @@ struct QueuedOperation {
     operation: Box<dyn FnOnce() + Send>,
 }
 
-/// What the thread has still to do, and what it has done.
+/// The operations that the thread has still to do, and the files that it has written.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
     /// Bytes that wait to be written.
@@ -100,6 +100,7 @@ impl WriteProgress {
 impl WriteQueue {
     /// More of a file is settled.
     pub(super) fn tell(&self, progress: &Arc<WriteProgress>) {
+        // A file stands in the list once, however often it grows: the list is as long as there are files at most.
         if !progress.is_told.swap(true, Ordering::AcqRel) {
             self.grown.lock().push(progress.clone());
         }
@@ -109,6 +110,7 @@ impl WriteQueue {
     fn run(&self, queued: QueuedOperation) {
         #[cfg(test)]
         let _paused = self.pause.lock();
+        // An operation that does not end is seen by its beginning: the thread itself can tell no one.
         *self.began.lock() = Some(Instant::now());
         (queued.operation)();
         *self.began.lock() = None;
@@ -134,7 +136,7 @@ impl WriterThread {
         Ok(Self { operations, queue })
     }
 
-    /// What the thread has to do.
+    /// The operations of the thread.
     pub(super) fn queue(&self) -> &Arc<WriteQueue> {
         &self.queue
     }
@@ -157,7 +159,7 @@ impl WriterThread {
     pub(super) fn take_grown(&self) -> Vec<LogId> {
         let grown = std::mem::take(&mut *self.queue.grown.lock());
         let told = grown.iter().map(|progress| {
-            // With what was written before it was told.
+            // The caller reads `written` after this: growth before it is seen then, and growth after it lists the file again.
             progress.is_told.swap(false, Ordering::AcqRel);
             progress.id
         });

@@ -68,7 +68,7 @@ pub(super) enum Side {
     },
     /// The neighbour asks.
     Answering,
-    /// The neighbour asks for what may be done once only, and may not know yet that this node has it.
+    /// The neighbour asks for something that may be done once only, and may not know yet that this node has the request.
     Unconfirmed,
 }
 

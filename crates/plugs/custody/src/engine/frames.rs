@@ -1,4 +1,4 @@
-//! What neighbours say: the frames of their datagrams.
+//! Frames of neighbours, and their effect on exchanges.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use super::{Came, EXCHANGES, Engine, Event};
 use crate::receiver::{Arrived, StatusArrived, Taken};
 use crate::sender::Asking;
 
-/// How long an exchange is kept at most that a neighbour has begun, unless `keep_for` of this node is longer: what a neighbour holds that
-/// has left is missing to others.
+/// How long an exchange is kept at most that a neighbour has begun, unless `keep_for` of this node is longer: memory of a
+/// neighbour that has left is missing to others.
 #[doc(alias = "bound")]
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
@@ -110,6 +110,7 @@ impl Engine {
             neighbour: id,
             exchange,
         };
+        // A repeated OFFER, or a late one: an exchange that is over must not be begun a second time.
         if self.exchanges.contains_key(&key) || self.over.has(&key) {
             return;
         }
@@ -122,7 +123,7 @@ impl Engine {
         let longest = self.keeping.keep_for.max(LONGEST);
         let keep = Duration::from_secs(keep.into()).min(longest);
         let log = self.begin_log(key, None, once, keep);
-        // Until it is known whose it is, it is the neighbour's own.
+        // Until its user is known, it counts as the neighbour's own.
         let own = self.owner_of(Some(id), None);
         let owner = Some(own);
         if let Some(log) = &log {
@@ -152,6 +153,7 @@ impl Engine {
             acts_behind: None,
         };
         self.add_exchange(key, exchange);
+        // A request that may be acted on once waits until the neighbour asks without an OFFER, and so offers it to no one else.
         if !once {
             self.act_on(key);
         }
@@ -197,7 +199,7 @@ impl Engine {
                 && !want.spool().is_whole()
         });
         if may_repeat && whole && unused {
-            // It has what may come otherwise now.
+            // The file has another response's beginning, perhaps: the exchange begins again in memory.
             if let Some(log) = log {
                 log.lock().remove();
             }
@@ -214,7 +216,7 @@ impl Engine {
             exchange: let_go.exchange,
         };
         let sender = &mut self.neighbours[id.0].sender;
-        // Said again until it is heard that it was done.
+        // The answer to every FIN, also to one that is repeated: without it the neighbour would go on for a minute.
         sender.refuse(let_go, ErrCode::Unknown);
         let answering = let_go.part == ObjectPart::Response
             && self

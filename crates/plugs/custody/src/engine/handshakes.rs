@@ -11,8 +11,8 @@ use crate::neighbour::AcceptedHello;
 use crate::noise::respond;
 
 impl Engine {
-    /// Someone who receives there asks for keys. What a HELLO costs before it is known whose it is, is bounded; one that was answered is
-    /// answered again, which costs nothing.
+    /// Handles a HELLO with a good cookie. Its cost before its sender is known is bounded; one that was answered is answered again, which
+    /// costs nothing.
     pub(super) fn handle_hello(
         &mut self,
         epoch: u32,
@@ -28,6 +28,7 @@ impl Engine {
             return;
         }
 
+        // From here on a HELLO costs agreements of keys: `admits` has bounded how often.
         let Ok(handshake) = respond(&self.identity.key, message) else {
             self.strangers.refused().unknown_keys += 1;
             return;
@@ -47,7 +48,7 @@ impl Engine {
         self.note_epoch(own, id);
     }
 
-    /// What did not count.
+    /// The datagrams that were refused.
     pub fn refused(&mut self) -> RefusedDatagrams {
         *self.strangers.refused()
     }

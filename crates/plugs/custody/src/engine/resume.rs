@@ -15,7 +15,7 @@ use crate::disk::{Disk, Kept, KeptName, KeptTerms, LogId, SharedLog};
 use crate::neighbour::Terms;
 use crate::spool::Spool;
 
-/// What belongs to the disk.
+/// The disk, and the exchanges that are kept there.
 #[derive(Debug, Default)]
 pub(super) struct Keeping {
     pub(super) disk: Option<Disk>,
@@ -25,7 +25,7 @@ pub(super) struct Keeping {
     pub(super) resumed: Vec<ExchangeKey>,
     /// Exchanges that were kept and that no one goes on with yet, by those that they answer.
     pub(super) orphans: BTreeMap<ExchangeKey, ExchangeKey>,
-    /// What ends from now on stays on disk.
+    /// Exchanges that end from now on stay on disk.
     pub(super) is_frozen: bool,
     /// How long this node has its own exchanges kept.
     pub(super) keep_for: Duration,
@@ -55,7 +55,7 @@ impl Engine {
         self.give_up_lost();
     }
 
-    /// Of what was acted on, and may not be again, only what goes on with the next neighbour can be answered.
+    /// Gives up requests that were acted on and may not be a second time, unless their own exchange with the next neighbour goes on.
     fn give_up_lost(&mut self) {
         let resumed = std::mem::take(&mut self.keeping.resumed);
         let (lost, rest): (Vec<_>, Vec<_>) = resumed
@@ -73,7 +73,7 @@ impl Engine {
         known.is_some_and(|known| known.is_resumed && known.once && known.side == Side::Answering)
     }
 
-    /// Whether what ends from now on stays on disk, because it is the process that ends it.
+    /// Whether exchanges that end from now on stay on disk, because the process ends and not they.
     pub fn freeze(&mut self, is_frozen: bool) {
         self.keeping.is_frozen = is_frozen;
     }
@@ -83,7 +83,7 @@ impl Engine {
         self.keeping.orphans.remove(&parent)
     }
 
-    /// Keeps what comes of an exchange in memory from now on: it does not outlive the process.
+    /// Keeps later bytes of an exchange in memory: it does not outlive the process.
     pub fn keep_in_memory(&mut self, key: ExchangeKey) {
         let known = self.exchanges.get(&key);
         if let Some(log) = known.and_then(|known| known.log.as_ref()) {
@@ -107,7 +107,7 @@ impl Engine {
         extent.map_or(0, |extent| extent.available)
     }
 
-    /// Bytes of what this node has written of an exchange, from `offset` on: some of them, none behind the last or where they were let go.
+    /// Some of the bytes that this node has written of an exchange, from `offset` on; empty behind the last, and where they were let go.
     pub fn written_bytes(&self, key: ExchangeKey, offset: u64) -> Bytes {
         self.written(key).map_or(Bytes::new(), |written| {
             let sender = &self.neighbours[key.neighbour.0].sender;
@@ -115,7 +115,7 @@ impl Engine {
         })
     }
 
-    /// What is to be answered again, and of whom it is known where they are.
+    /// The next request to be answered again of a neighbour with a known address.
     pub(super) fn poll_resumed(&mut self) -> Option<Event> {
         let mut resumed = self.keeping.resumed.iter();
         let index = resumed.position(|key| self.address(key.neighbour).is_some())?;
@@ -133,6 +133,7 @@ impl Engine {
         let disk = self.keeping.disk.as_ref()?;
         if let Some(parent) = parent {
             let log = self.exchanges.get(&parent)?.log.as_ref()?;
+            // Without its parent on disk no one would go on with this exchange after a restart.
             if !log.lock().is_whole() {
                 return None;
             }
@@ -147,7 +148,7 @@ impl Engine {
             once,
             until: SystemTime::now().checked_add(keep)?,
         };
-        // Until it is known whose it is, it is the neighbour's own that has begun it.
+        // Until its user is known, it counts as that of the neighbour that has begun it.
         let owner = match parent {
             Some(parent) => self.owner(parent),
             None => Some(self.owner_of(Some(key.neighbour), None)),
@@ -255,7 +256,7 @@ impl Engine {
         neighbour.terms.insert(key.exchange, terms);
         let written = object(key, ObjectPart::Request);
         neighbour.sender.offer(written, request);
-        // Of a response that has begun no other one is taken; and what may be done once is not offered again.
+        // A response that has begun is never mixed with another, and a request that may be done once is not offered again.
         let is_offered = once || response.available() > 0;
         let wanted = object(key, ObjectPart::Response);
         neighbour.receiver.want(wanted, is_offered, response, now);
@@ -268,7 +269,7 @@ impl Engine {
     }
 }
 
-/// What a file has of an exchange, whose time is over then.
+/// An exchange as its file has it, until its time is over.
 fn recall(key: ExchangeKey, kept: Kept, until: Instant) -> Resumed {
     let log = Arc::new(Mutex::new(kept.log));
     let spool = |part| {

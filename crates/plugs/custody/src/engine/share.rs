@@ -1,4 +1,4 @@
-//! Shares of users and of neighbours in what is held.
+//! Shares of users and of neighbours in the bytes that are held.
 
 use std::hash::BuildHasher;
 
@@ -10,8 +10,8 @@ use crate::owner::{HeldAccount, Owner};
 use crate::room::{HELD, SHARED};
 
 impl Engine {
-    /// Whose an exchange is. No user holds more than half of what others leave, of what is held for readers and of what is held for
-    /// neighbours, and no neighbour more than three quarters in the names of its users; a little of each exchange is held in any case.
+    /// Counts an exchange for this owner. No user holds more than half of the room that others leave, for readers and for
+    /// neighbours alike, and no neighbour more than three quarters in the names of its users; a little of each exchange is held in any case.
     pub fn belongs(&mut self, key: ExchangeKey, owner: Owner) {
         let Some(exchange) = self.exchanges.get_mut(&key) else {
             return;
@@ -27,18 +27,18 @@ impl Engine {
         }
     }
 
-    /// An account for what the reader of an exchange holds of its head: it counts as what is held for readers.
+    /// An account for the head that the reader of an exchange holds: it counts as bytes for readers.
     pub(crate) fn account(&self, key: ExchangeKey) -> HeldAccount {
         self.held.read.account(self.owner(key))
     }
 
-    /// Whose an exchange is, where that is known.
+    /// The owner of an exchange, where that is known.
     pub fn owner(&self, key: ExchangeKey) -> Option<Owner> {
         self.exchanges.get(&key)?.owner
     }
 
-    /// Who has a share of what is held: a user of this neighbour, or of this node. Users of two neighbours are two, whatever they are called;
-    /// what a neighbour asks for in no one's name is its own.
+    /// The owner that a user of this neighbour, or of this node, is. Users of two neighbours are two, whatever they are called; requests without
+    /// a user are the neighbour's own.
     pub fn owner_of(&self, neighbour: Option<NeighbourId>, user: Option<&str>) -> Owner {
         Owner {
             user: self.held.owners.hash_one((neighbour, user)),

@@ -1,8 +1,8 @@
 //! Other processes that have the node's key and its socket, as a process and its successor have: each has its own keys with a neighbour, and its
 //! own exchanges.
 //!
-//! A neighbour knows one node, and says all that it has to say under the newest keys. So a datagram goes to the process that has its keys, and
-//! what is said there of an exchange goes on to the process that has that, opened.
+//! A neighbour knows one node, and sends everything under the newest keys. So a datagram goes to the process that has its keys, and its
+//! frames go on, opened, to the process that has their exchange.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use hermes_proto::custody::{CustodyFrame, CustodyPacket, decode_frames};
 
 use super::{Came, Engine, ExchangeKey, NeighbourId};
 
-/// The first byte of what was opened. No datagram of custody begins with it.
+/// The first byte of a message with opened frames. No datagram of custody begins with it.
 const OPENED: u8 = 0;
 
 /// Bytes of a key.
@@ -41,7 +41,7 @@ pub struct Whereabouts {
     pub is_heard: bool,
 }
 
-/// What a neighbour says of an exchange that this process does not have.
+/// Frames of a neighbour for an exchange that this process does not have.
 #[derive(Debug)]
 pub struct ForeignFrames {
     key: ExchangeKey,
@@ -62,6 +62,7 @@ impl Engine {
         let epoch = match CustodyPacket::decode(datagram) {
             Ok(CustodyPacket::Hello { message, .. }) => {
                 let mut neighbours = self.neighbours.iter();
+                // A HELLO that was answered here has keys here: another process would make a second pair for it.
                 return match neighbours.any(|known| known.keys.has_answered(&message)) {
                     true => DatagramProcess::Own,
                     false => DatagramProcess::Newest,
@@ -83,12 +84,12 @@ impl Engine {
         }
     }
 
-    /// What was said of exchanges that this process does not have.
+    /// The next frames of an exchange that this process does not have.
     pub fn poll_foreign(&mut self) -> Option<ForeignFrames> {
         self.keys.foreign.pop_front()
     }
 
-    /// What another process has opened; `None` if it is none of that, or of no neighbour.
+    /// Frames that another process has opened; `None` if the message is another, or of no neighbour.
     pub fn foreign(&self, bytes: &[u8], came: Came) -> Option<ForeignFrames> {
         let (kind, rest) = bytes.split_first()?;
         let (key, rest) = rest.split_first_chunk::<KEY>()?;
@@ -112,7 +113,7 @@ impl Engine {
         self.is_own(&foreign.key)
     }
 
-    /// Takes what was said of an exchange, as if it had come by the socket.
+    /// Handles frames of another process, as if they had come by the socket.
     pub fn handle_foreign(&mut self, foreign: ForeignFrames) {
         let ForeignFrames {
             key,
@@ -124,7 +125,7 @@ impl Engine {
         self.handle_frames(key.neighbour, frames, came);
     }
 
-    /// What a message to another process says of it.
+    /// The message that takes frames to another process.
     pub fn encode_foreign(&self, foreign: &ForeignFrames) -> Bytes {
         let mut message = BytesMut::new();
         message.put_u8(OPENED);
@@ -148,7 +149,7 @@ impl Engine {
         known.collect()
     }
 
-    /// A neighbour is there by what another process knows. Where this one hears it itself, that counts more.
+    /// Takes the address of a neighbour from another process. An address where this process hears the neighbour itself counts more.
     pub fn handle_whereabouts(&mut self, told: &Whereabouts, now: Instant) {
         let Some(id) = self.keys.known.get(&told.key) else {
             return;
@@ -160,7 +161,7 @@ impl Engine {
         }
     }
 
-    /// Of the frames of a neighbour, those that are for this process. The others wait to be asked for.
+    /// The frames of a neighbour that are for this process. The others wait for [`poll_foreign`](Self::poll_foreign).
     pub(super) fn without_foreign(
         &mut self,
         id: NeighbourId,
@@ -176,6 +177,7 @@ impl Engine {
                 neighbour: id,
                 exchange,
             });
+            // An exchange that no process has comes back to this one, and is begun here.
             match key.filter(|key| !self.is_own(key)) {
                 None => own.push(frame),
                 Some(key) => self.put_aside(key, frame, came),
@@ -189,6 +191,7 @@ impl Engine {
     }
 
     fn put_aside(&mut self, key: ExchangeKey, frame: CustodyFrame, came: Came) {
+        // Drained after each datagram (`crate::company`): the list is as long as the frames of one datagram.
         match self.keys.foreign.iter_mut().find(|known| known.key == key) {
             Some(known) => known.frames.push(frame),
             None => self.keys.foreign.push_back(ForeignFrames {
@@ -202,7 +205,7 @@ impl Engine {
 }
 
 impl Whereabouts {
-    /// What a message to another process says of it, beside the address.
+    /// The message to another process, beside the address.
     pub fn encode(&self) -> [u8; KEY + 1] {
         let mut bytes = [0; KEY + 1];
         bytes[..KEY].copy_from_slice(&self.key.0);
@@ -210,7 +213,7 @@ impl Whereabouts {
         bytes
     }
 
-    /// Reads that; `None` if it is none.
+    /// Decodes that message; `None` if it is malformed.
     pub fn decode(bytes: &[u8], address: SocketAddr) -> Option<Self> {
         let (key, rest) = bytes.split_first_chunk::<KEY>()?;
         let [is_heard] = rest else { return None };

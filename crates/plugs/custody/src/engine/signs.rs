@@ -1,4 +1,4 @@
-//! What is to be seen of a neighbour.
+//! The signs of life of neighbours, for logs and status.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -9,12 +9,12 @@ use super::{Engine, NeighbourId};
 use crate::signs::NeighbourSigns;
 
 impl Engine {
-    /// How a neighbour is.
+    /// The signs of life of a neighbour.
     pub fn signs(&self, id: NeighbourId, now: Instant) -> Option<NeighbourSigns> {
         self.neighbours.get(id.0).map(|known| known.signs(now))
     }
 
-    /// Where a HELLO came from whose key is no neighbour's, the last one since this was asked, and the key.
+    /// The source and the key of the last HELLO with an unknown key since the last call.
     pub fn take_unknown(&mut self) -> Option<(SocketAddr, PublicKey)> {
         self.strangers.unknown.take()
     }

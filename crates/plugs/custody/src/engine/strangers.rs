@@ -1,5 +1,5 @@
-//! Those whose keys are not known yet: they get a cookie, which costs no memory, and come back with it. Then their handshake is read, within
-//! a budget.
+//! Strangers, with whom this node shares no keys yet: they get a cookie, which costs no memory, and come back with it. Then their handshake
+//! is read, within a budget.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -15,10 +15,10 @@ use crate::cookie::Cookies;
 #[doc(alias = "bound")]
 const STRANGERS: usize = 64;
 
-/// Bytes of a RETRY: what is shorter is not answered.
+/// Bytes of a RETRY: a shorter datagram is not answered.
 const RETRY: usize = 1 + 4 + COOKIE;
 
-/// What strangers are told.
+/// Cookies and answers for strangers.
 pub(super) struct Strangers {
     cookies: Cookies,
     budget: HandshakeBudget,
@@ -45,14 +45,14 @@ pub struct RefusedDatagrams {
 /// A datagram that is answered by a RETRY.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unknown {
-    /// What it calls the keys.
+    /// The epoch that it names.
     pub(super) epoch: u32,
     /// Its bytes.
     pub(super) length: usize,
 }
 
 impl Strangers {
-    /// None yet.
+    /// No strangers yet.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             cookies: Cookies::new(now),
@@ -81,12 +81,12 @@ impl Strangers {
         is_admitted
     }
 
-    /// What did not count.
+    /// The datagrams that were refused.
     pub(super) fn refused(&mut self) -> &mut RefusedDatagrams {
         &mut self.refused
     }
 
-    /// Says what to say to be heard. No one gets more than was sent: who forges an address cannot have more sent there.
+    /// Answers with a cookie. A RETRY is no longer than the datagram before it: a forged address is sent no more than its forger sends.
     pub(super) fn retry(&mut self, unknown: Unknown, to: SocketAddr, now: Instant) {
         self.refused.strangers += 1;
         if self.waiting.len() < STRANGERS && unknown.length >= RETRY {

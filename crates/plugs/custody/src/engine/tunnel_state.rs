@@ -7,6 +7,6 @@ pub(super) enum Tunnelled {
     No,
     /// It is open.
     Open,
-    /// This node has asked for it and is done with it; what its client said last is still on its way.
+    /// This node has asked for it and is done with it; the last bytes of its client are still on their way.
     Closing,
 }

@@ -1,7 +1,7 @@
 //! Tunnels in custody: exchanges whose two directions end by themselves.
 //!
 //! A message is over with its response. A tunnel is over when both of its directions are: the node that asks lets go of the response only
-//! when what its client said has been passed on by the other side, which says so by letting go of the request.
+//! when the bytes of its client have been passed on by the other side, which says so by letting go of the request.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ impl Engine {
         }
     }
 
-    /// Whether the neighbour takes more of what this node writes.
+    /// Whether the neighbour takes more bytes of this node.
     pub fn is_wanted(&self, key: ExchangeKey) -> bool {
         let written = self.written(key);
         written.is_some_and(|written| self.neighbours[key.neighbour.0].sender.has(written))

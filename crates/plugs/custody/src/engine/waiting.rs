@@ -63,6 +63,7 @@ impl Engine {
             self.keeping.logs.remove(&log.lock().id());
         }
         self.writers.remove(key);
+        // Its bytes are free for others.
         self.writers.has_room();
         Some(exchange)
     }

@@ -1,4 +1,4 @@
-//! What the disk has written: until then, nothing that came of an exchange is read, passed on, acknowledged or acted on.
+//! Records that the disk has written. Bytes of an exchange are read, passed on, acknowledged and acted on only once they are in its file.
 
 use std::time::Instant;
 
@@ -15,6 +15,7 @@ impl Engine {
         let Some(disk) = self.keeping.disk.clone() else {
             return;
         };
+        // Nothing waits for a folder that stands still: exchanges whose records are queued go on in memory.
         if disk.stands_still() {
             self.give_up_logs();
         }
@@ -27,7 +28,7 @@ impl Engine {
                 self.settle(*key, now);
             }
         }
-        // What is written takes no memory.
+        // Bytes in a file take no memory.
         self.writers.has_room();
     }
 
@@ -46,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// Has an exchange acted on as soon as what was kept of it so far is on disk: after a restart it would be acted on again.
+    /// Has an exchange acted on as soon as its records so far are on disk: without them, a restart would have it acted on again.
     pub(super) fn act_on(&mut self, key: ExchangeKey) {
         let Some(known) = self.exchanges.get_mut(&key) else {
             return;
@@ -88,13 +89,14 @@ impl Engine {
         let taken = neighbour.receiver.settle(read, now);
         let extent = neighbour.sender.extent(written);
         let has_begun = extent.is_some_and(|extent| extent.available > 0);
+        // The first REQ carries the OFFER, and the beginning of the request with it.
         if is_asking && (has_begun || settled.has(end)) {
             neighbour.receiver.let_ask(read, now);
         }
         self.tell(key.neighbour, read, taken);
     }
 
-    /// The folder stands still: what is to be written to it is kept in memory.
+    /// Gives up the files of a folder that stands still: their exchanges go on in memory.
     fn give_up_logs(&mut self) {
         let known = self.exchanges.values();
         for log in known.filter_map(|known| known.log.as_ref()) {

@@ -37,6 +37,7 @@ impl Neighbour {
     ) -> Option<Bytes> {
         self.keys.current()?;
         let mut frames = BytesMut::with_capacity(ROOM);
+        // Control first: an address is not validated as long as its challenge waits.
         while ROOM - frames.len() >= FRAME {
             let Some(frame) = self.control.pop_front() else {
                 break;
@@ -60,6 +61,7 @@ impl Neighbour {
         now: Instant,
     ) {
         for _ in 0..ASKS {
+            // Room for a REQ, and for the OFFER that may stand before it.
             if ROOM - frames.len() < 2 * FRAME {
                 return;
             }
@@ -90,6 +92,7 @@ impl Neighbour {
             return;
         };
 
+        // With each REQ until the first answer: all of those before may be lost.
         let offer = CustodyFrame::Offer {
             exchange: response.exchange,
             keep: terms.keep,
@@ -106,7 +109,7 @@ impl Neighbour {
     fn fill_replies(&mut self, frames: &mut BytesMut) {
         while let Some(size) = self.sender.next_size() {
             let left = ROOM.saturating_sub(frames.len());
-            // What does not fit goes into the next datagram, whole.
+            // An answer that does not fit goes into the next datagram, whole.
             if left < FRAME + size && !frames.is_empty() {
                 return;
             }

@@ -193,7 +193,7 @@ impl NeighbourKeys {
         answered.any(|known| known.hello == *hello)
     }
 
-    /// Whether a RETRY with this name of keys may be about what this node said.
+    /// Whether a RETRY with this epoch may answer a packet of this process.
     pub fn may_be_asked_again(&self, epoch: u32) -> bool {
         self.hello_epoch() == Some(epoch) || self.is_current(epoch)
     }

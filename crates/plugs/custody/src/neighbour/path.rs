@@ -39,7 +39,7 @@ impl Path {
     }
 }
 
-/// A token that no one can guess, if there is one.
+/// A random token; `None` without random bytes.
 pub(super) fn drawn() -> Option<[u8; 8]> {
     let mut token = [0; 8];
     let drawn = aws_lc_rs::rand::fill(&mut token);

@@ -60,7 +60,7 @@ impl Custody {
         let parent = self.parent(source)?;
         let key = self.0.engine.lock().adopt(parent)?;
         let exchange = self.asking(key);
-        // Dropped, it ends.
+        // Of another neighbour it is not wanted: it ends when it is dropped here.
         (key.neighbour == neighbour).then_some(exchange)
     }
 
@@ -105,7 +105,7 @@ impl Custody {
 }
 
 impl Exchange {
-    /// A neighbour has asked for it, and says that it is this user's. What a neighbour says counts among its own users only.
+    /// Counts an exchange that a neighbour has begun for this user, as the neighbour names it: the name counts among its own users only.
     pub(crate) fn belongs_to(&self, user: Option<&str>) {
         let mut engine = self.custody.0.engine.lock();
         let owner = engine.owner_of(Some(self.key.neighbour), user);
@@ -125,7 +125,7 @@ impl Exchange {
         }
     }
 
-    /// An account for what its reader holds of its head.
+    /// An account for the head that its reader holds.
     pub(crate) fn account(&self) -> HeldAccount {
         self.custody.0.engine.lock().account(self.key)
     }
@@ -170,12 +170,12 @@ impl Exchange {
         self.custody.0.engine.lock().written_length(self.key)
     }
 
-    /// Bytes of what this node has written, from `offset` on: some of them, none behind the last or where they were let go.
+    /// Some of the bytes that this node has written, from `offset` on; empty behind the last, and where they were let go.
     pub(crate) fn written(&self, offset: u64) -> Bytes {
         self.custody.0.engine.lock().written_bytes(self.key, offset)
     }
 
-    /// Waits for what changes, from now on; `None` if the exchange is over.
+    /// Subscribes to its changes, from now on; `None` if the exchange is over.
     pub(crate) fn changes(&self) -> Option<changes::Receiver<()>> {
         let waiting = self.custody.0.waiting.lock();
         let open = waiting.get(&self.key);
@@ -189,13 +189,13 @@ impl Exchange {
         }
     }
 
-    /// What comes next of what the neighbour gives.
+    /// The next bytes that the neighbour gives.
     ///
     /// # Errors
     /// It will not be whole.
     pub(crate) async fn read(&self) -> Result<Option<Bytes>, ErrCode> {
         loop {
-            // From before the look on, so that nothing is missed.
+            // Subscribed before the look: a change between the two would be missed.
             let changes = self.changes();
             let reading = self.custody.0.engine.lock().read(self.key, READ);
             match (reading, changes) {
@@ -240,13 +240,13 @@ impl Exchange {
         Ok(())
     }
 
-    /// That was all.
+    /// Ends the bytes that this node gives.
     pub(crate) fn finish(&self) {
         self.custody.0.engine.lock().finish(self.key);
         self.custody.0.due.notify_one();
     }
 
-    /// It will not be whole.
+    /// Breaks off the bytes that this node gives: the neighbour is told this code.
     pub(crate) fn break_off(&self, code: ErrCode) {
         self.custody.0.engine.lock().break_off(self.key, code);
         self.custody.0.due.notify_one();

@@ -1,4 +1,4 @@
-//! What the sender says: bytes, a word about what it has, or that it will not give an object.
+//! Frames of the sender: bytes, the extent of what it has, or that it will not give an object.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::room::Room;
 use crate::spool::cost;
 use crate::window::PIECE;
 
-/// What bytes of an object are good for.
+/// The effect of a frame on its object, for the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// Nothing new.
@@ -55,7 +55,7 @@ pub struct StatusArrived {
 }
 
 impl Receiver {
-    /// Bytes of an object have come.
+    /// Takes bytes of an object.
     pub fn handle_data(&mut self, data: Arrived, now: Instant) -> Taken {
         let Arrived {
             object,
@@ -67,21 +67,24 @@ impl Receiver {
             waited,
             room,
         } = data;
+        // The neighbour is there even where its bytes find no room.
         self.answered(serial, now);
         let length = bytes.len() as u64;
         let came = range(offset, offset + length);
+        // Bytes that are dropped stay asked for, and are asked for again when they count as lost.
         if !self.has_room(object, came, room) {
             return Taken::Nothing;
         }
 
         let took = self.asked.settle(object, serial, came, now);
-        // What it waited for here is no delay of the path.
+        // Time in this machine is no delay of the path.
         let took = took.map(|took| took.saturating_sub(waited));
         self.window.arrived(length, took.filter(|_| prompt), now);
 
         let Some(want) = self.wants.get(object) else {
             return Taken::Nothing;
         };
+        // A sender that gives more than it was asked for must not run ahead of a slow reader.
         if want.is_over() || came.end() > want.taken + AHEAD {
             return Taken::Nothing;
         }
@@ -167,7 +170,7 @@ impl Receiver {
         more <= guaranteed || more <= self.room_of(object, want, room)
     }
 
-    /// An answer came: the neighbour is there.
+    /// Notes an answer: the neighbour is there.
     fn answered(&mut self, serial: u64, now: Instant) {
         self.heard = now;
         // A serial that was never used proves nothing about others.
@@ -176,7 +179,7 @@ impl Receiver {
         self.resume();
     }
 
-    /// What a sender says that it has. False if it contradicts itself: then the object is broken.
+    /// Takes the extent of an object, as its sender gives it. False if it contradicts itself: then the object is broken.
     fn learn(&mut self, object: ObjectId, extent: Extent, now: Instant) -> bool {
         let acknowledged = self.wants.change(object, |want| {
             let first = !std::mem::replace(&mut want.acknowledged, true);
@@ -210,12 +213,13 @@ impl Receiver {
         });
     }
 
-    /// What was asked for before what is answered now, long enough ago, was lost.
+    /// Counts questions as lost that are older than an answered one, by more than datagrams overtake each other.
     fn find_lost(&mut self, now: Instant) {
         if !self.asked.is_to_be_looked_through(now) {
             return;
         }
         let round_trip = self.window.round_trip();
+        // A quarter of a round trip for datagrams that overtake each other, as RACK allows (RFC 8985).
         let late = round_trip + (round_trip / 4).max(Duration::from_millis(10));
         let lost = self.asked.take(|asked| {
             let want = self.wants.get(asked.object);

@@ -1,4 +1,4 @@
-//! What is asked for next: within the window while the neighbour answers, one small REQ after the other while it does not.
+//! The next question: within the window while the neighbour answers, one small REQ after the other while it does not.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ pub(super) const SLOWEST_PROBE: Duration = Duration::from_millis(250);
 const ASK: u64 = 4 * PIECE;
 
 impl Receiver {
-    /// What to ask for now; `room` is how many bytes may be held. With each REQ comes whether it is for an object that the
-    /// other side has not answered for.
+    /// The next frame to send: a FIN that is due, or a REQ. `room` is the number of bytes that may be held.
     pub fn poll_ask(&mut self, room: Room, now: Instant, jitter: f64) -> Option<CustodyFrame> {
+        // A FIN frees memory of the sender, and is small.
         if let Some(fin) = self.fins.poll(now) {
             return Some(fin);
         }
@@ -34,12 +34,13 @@ impl Receiver {
             Some(at) if now < at => None,
             Some(_) => self.probe(now, jitter),
             None if now < silent => self.ask(room, now),
+            // The sender may be well and have nothing to say: it is asked once before its silence counts as an outage.
             None if self.asked.is_all_heard() && !self.is_checked => self.check(now),
             None => self.probe(now, jitter),
         }
     }
 
-    /// Asks again for what waits, of one object after the other. The sender knows of the others, and that is not changed by the silence of
+    /// Asks again for bytes that wait, of one object after the other. The sender knows of the others, and that is not changed by the silence of
     /// one that has nothing to say.
     fn check(&mut self, now: Instant) -> Option<CustodyFrame> {
         self.is_checked = true;
@@ -51,7 +52,7 @@ impl Receiver {
 
     /// One REQ, small unless nothing is known to be there.
     fn probe(&mut self, now: Instant, jitter: f64) -> Option<CustodyFrame> {
-        // Questions are asked ever more slowly, from what was heard last, or from when there was hope.
+        // Ever more slowly, counted from the last answer, or from the last sign that the neighbour may be in reach.
         let since = self
             .hurried
             .map_or(self.heard, |hurried| hurried.max(self.heard));
@@ -60,7 +61,7 @@ impl Receiver {
         let pause = PROBE.mul_f64(slower).min(SLOWEST_PROBE);
         self.probe = Some(now + pause.mul_f64(0.8 + 0.4 * jitter));
 
-        // This is the one that the answers will be for. Those before were lost, and what they asked for is asked for again.
+        // The answers will be for this question. Those before count as lost, and their ranges are asked for again.
         self.lose_all();
         let object = self.next_object(|_, _| PIECE)?;
         let want = self.wants.get(object)?;
@@ -105,8 +106,8 @@ impl Receiver {
         self.req(object, asked)
     }
 
-    /// Bytes of an object that one REQ may ask for now: whole pieces, and several at once, because what is asked for oddly is
-    /// sent oddly.
+    /// Bytes of an object that one REQ may ask for now: whole pieces, and several at once, because odd ranges make
+    /// odd datagrams.
     fn allowed(&self, object: ObjectId, want: &WantedObject, room: Room, share: u64) -> u64 {
         let Some(wanted) = want.wanted(u64::MAX) else {
             return 0;
@@ -118,7 +119,7 @@ impl Receiver {
         } else {
             let asked = self.asked.of(object);
             let left = window.saturating_sub(self.asked.waiting());
-            // What was never asked for is not held up by others that have nothing to say, however much of them was asked for.
+            // An object that was never asked for is not held up by others that have nothing to say, however much of them was asked for.
             let left = if asked == 0 { left.max(PIECE) } else { left };
             share.saturating_sub(asked).min(left)
         };

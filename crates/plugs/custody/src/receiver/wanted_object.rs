@@ -1,4 +1,4 @@
-//! An object that is asked for: what there is of it, and what is still to be asked for.
+//! An object that is asked for: its bytes so far, and the ranges that are still to be asked for.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,9 +20,9 @@ pub struct WantedObject {
     pub(super) known: Extent,
     /// Everything from here on was not asked for yet.
     pub(super) next: u64,
-    /// What lies before and has to be asked for again.
+    /// The ranges before it that have to be asked for again.
     pub(super) again: RangeSet,
-    /// What the reader has taken.
+    /// The number of bytes that the reader has taken.
     pub(super) taken: u64,
     /// The sender has answered for it.
     pub acknowledged: bool,
@@ -50,7 +50,7 @@ impl WantedObject {
         &self.spool
     }
 
-    /// What its reader has taken.
+    /// The number of bytes that its reader has taken.
     pub fn taken(&self) -> u64 {
         self.taken
     }
@@ -61,7 +61,7 @@ impl WantedObject {
         self.known.total.map_or(ahead, |total| total.min(ahead))
     }
 
-    /// What is to be asked for next, at most so much.
+    /// The next range to ask for, at most so many bytes.
     pub(super) fn wanted(&self, most: u64) -> Option<CustodyRange> {
         if self.is_over() || self.is_held || most == 0 {
             return None;
@@ -78,7 +78,7 @@ impl WantedObject {
         (length > 0).then_some(CustodyRange { offset, length })
     }
 
-    /// What the sender has, as it says: the bytes that it did not have before, and where the object ends. `None` if it contradicts itself:
+    /// Takes the extent that the sender gives: returns the bytes that it did not have before, and the end of the object. `None` if it contradicts itself:
     /// then the object is broken.
     pub(super) fn learn(&mut self, extent: Extent) -> Option<(Range<u64>, Option<u64>)> {
         let agrees = extent.total.is_none_or(|total| self.spool.set_total(total));
@@ -140,6 +140,7 @@ impl WantedObjects {
     ) -> Option<T> {
         let want = self.wants.get_mut(&object)?;
         self.open -= usize::from(!want.is_over());
+        // Out of the count and in again: the change may end the object.
         let changed = change(want);
         self.open += usize::from(!want.is_over());
         Some(changed)
