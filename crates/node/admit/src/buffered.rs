@@ -288,7 +288,7 @@ async fn read(
     })
 }
 
-/// Grows the buffer where it has no room for so many bytes more, and charges what it then takes.
+/// Grows the buffer where it has no room for so many bytes more, and charges its new capacity.
 fn make_room(
     content: &mut BytesMut,
     bytes: usize,

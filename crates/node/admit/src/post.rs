@@ -1,6 +1,6 @@
 //! TCP over POST: a request whose two contents are the two directions of a tunnel.
 //!
-//! It passes proxies that do not know CONNECT, and is what Envoy calls `use_post` and `allow_post`. Here it is a CONNECT in
+//! It passes proxies that do not know CONNECT; Envoy calls it `use_post` and `allow_post`. Here it is a CONNECT in
 //! another form: it takes that form where it leaves, and is a CONNECT again as soon as a route says so.
 
 use hermes_config::model::{Route, TunnelWord};

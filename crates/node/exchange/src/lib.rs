@@ -135,7 +135,7 @@ impl OpenTunnel {
 
 /// The exchange that a tunnel is.
 enum TunnelExchange {
-    /// As its state in the table of open tunnels has it: twice would be most of what is kept of an idle one.
+    /// As its state in the table of open tunnels has it: twice would be most of the memory of an idle one.
     OfState(Arc<TunnelState>),
     /// Of a tunnel that another exchange opened, whose state is that of the other.
     Own(Box<Routed>),

@@ -323,7 +323,7 @@ pin_project! {
     }
 }
 
-/// Waits until `write` has sent what came `from` a side, or until that side was ended because this takes too long.
+/// Waits until `write` has sent bytes that came `from` a side, or until that side was ended because this takes too long.
 fn written<S, W>(incoming: &mut S, write: W, from: Side) -> Writing<'_, S, W> {
     Writing {
         incoming,

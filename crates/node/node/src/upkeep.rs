@@ -36,7 +36,7 @@ impl Upkeep {
             let current = current.clone();
             move || look_at_certificates(&telemetry, &current.load())
         };
-        // A snapshot holds handles of the telemetry, which would hold the snapshot by this closure for ever.
+        // Held weakly: the telemetry must not keep a snapshot alive.
         let looked_at = Arc::downgrade(current);
         telemetry.watch_renewals(move || {
             looked_at

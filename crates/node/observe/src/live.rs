@@ -259,6 +259,7 @@ impl Live {
 
     /// Adds the counters' increase since the last time to the listener's metrics, and returns it.
     pub fn settle(&self) -> Counts {
+        // Held to the end: two calls at once would report the same increase twice.
         let mut settled = self.settled.lock();
         let sent = self.counters.client_to_target.load(Ordering::Relaxed);
         let received = self.counters.target_to_client.load(Ordering::Relaxed);
@@ -304,6 +305,7 @@ impl Live {
         let tried = facts.tried.iter().map(|tried| tried.endpoint.to_string());
         let tried = tried.collect();
         let refused_by = facts.refused_by.as_deref().cloned();
+        // `view` locks them, too.
         drop(facts);
 
         Learnt {

@@ -144,6 +144,7 @@ impl<L: Written> Writer<L> {
             None => Some(None),
             Some(room) => room.enter(line.size(), || line.owner()).map(Some),
         };
+        // Never waits: a disk that stands still costs lines, and no worker.
         let is_queued = part.is_some_and(|part| {
             let line = WaitingLine { line, _part: part };
             queue.try_send(Message::Line(Box::new(line))).is_ok()

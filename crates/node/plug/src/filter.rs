@@ -29,7 +29,7 @@ use crate::target::Target;
 ///   `fail` is `open` and the filter says that it [cannot decide at all](Filter::is_away). It is dropped in the middle when its client
 ///   goes away.
 /// - **Errors**: a filter that cannot decide says so itself, with [`Outcome::FailedClosed`] or [`Outcome::FailedOpen`].
-/// - **Charged**: what it holds is its own business; it sees each exchange before the bounds of users apply.
+/// - **Charged**: its memory is its own business; it sees each exchange before the bounds of users apply.
 /// - **Runs** on the worker of the exchange, many at once on one thread: it must not block.
 pub trait Filter: Send + Sync {
     /// Decides.

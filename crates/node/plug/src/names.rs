@@ -84,6 +84,7 @@ impl<T: ?Sized> Names<T> {
         };
 
         let mut configured = self.configured.lock();
+        // Held weakly: a plug ends with the last snapshot that uses it.
         configured.retain(|one| one.plug.strong_count() > 0);
         let known = configured.iter().find(|one| one.named == *named);
         if let Some(plug) = known.and_then(|known| known.plug.upgrade()) {

@@ -115,6 +115,7 @@ impl Topic {
         let queue = match known {
             Some((_, queue)) => queue.clone(),
             None => {
+                // The end changes only with the queues locked, so that a new queue does not miss it.
                 let queue = Arc::new(Mutex::new(WorkerQueue {
                     end: self.shared.end.lock().clone(),
                     ..WorkerQueue::default()
@@ -130,6 +131,7 @@ impl Topic {
         state.subscribers += 1;
         state.next_subscriber += 1;
         let number = state.next_subscriber;
+        // From the next message on: earlier ones were for the subscribers of their time.
         let next = state.end();
         drop(state);
         Subscription {
@@ -147,6 +149,7 @@ impl Topic {
             let mut queue = queue.lock();
             queue.push(message, &self.shared.bounds);
             let waker = queue.wake_one();
+            // The woken subscriber takes this lock first.
             drop(queue);
             self.shared.wake(waker);
         }

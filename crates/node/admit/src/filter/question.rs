@@ -62,7 +62,7 @@ pub struct Question {
 }
 
 impl Question {
-    /// Puts a question. Nothing of the exchange's fields is in it but what `send` names.
+    /// Puts a question. Of the exchange's fields it has only those that `send` names.
     ///
     /// # Errors
     /// The exchange cannot be put into a request.

@@ -28,7 +28,7 @@ pub(super) struct Undecided {
 /// Whose doing it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// The server's, which is away by what the node found by itself: `fail` decides about the exchange.
+    /// The server's, which the node itself has found away: `fail` decides about the exchange.
     Away,
     /// Perhaps that of the server, which gave no answer: refused, unless it turns out to be away.
     Absent,

@@ -1,7 +1,7 @@
 //! A tunnel of datagrams, which can move from one path to another without losing any.
 //!
-//! The new path is opened while the old one carries on. Then both directions stop between two datagrams, what the client sends takes
-//! the new path, and what still comes back on the old one is taken for a while ([`DrainingPaths`]).
+//! The new path is opened while the old one carries on. Then both directions stop between two datagrams, those of the client take
+//! the new path, and answers on the old one are taken for a while ([`DrainingPaths`]).
 
 mod directions;
 mod draining_paths;
@@ -236,8 +236,8 @@ impl Tunnel {
         // The session goes on along the new path.
         old.resumption = Resumption::Nothing;
 
-        // It did not stop in time: what would still come on it begins within a capsule, and so would anything sent there. What changes
-        // datagrams has begun anew with the other path.
+        // It did not stop in time: its next bytes are within a capsule, and so would be bytes that are sent there. Transforms
+        // have begun anew with the other path.
         let has_changes = old.changes.is_some() || self.path.changes.is_some();
         if has_changes || !old.ends.source.is_between() || !old.ends.sink.is_between() {
             old.ends.sink.reset(Reset::Cancel);
@@ -256,7 +256,7 @@ impl Tunnel {
         self.left.keep(old, client, exchange, floor, pins);
     }
 
-    /// What the end said that the tunnel has left, which took super-packets, does not hold for another: that says so itself, if it does.
+    /// The end that the tunnel has left took super-packets. Another end has to say so itself.
     fn take_back_super_packets(&self, guard: &TunnelGuard) -> impl Future<Output = ()> + use<> {
         let head = guard.state().head();
         let is_offered =

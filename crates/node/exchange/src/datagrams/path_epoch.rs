@@ -269,8 +269,8 @@ async fn leave(
     Err(new)
 }
 
-/// Stops the directions because another tunnel takes the session over. What was read is sent as far as possible: the path may lead
-/// nowhere.
+/// Stops the directions because another tunnel takes the session over. Datagrams that were read are sent as far as
+/// possible: the path may lead nowhere.
 async fn rest(directions: Pin<&mut impl Future<Output = Result<Left, Broken>>>, stop: &Stop) {
     stop.set();
     let _ = tokio::time::timeout(LEAVE_TIME, directions).await;

@@ -2,7 +2,7 @@
 //! user, for where its packets go, and takes a route of its own.
 //!
 //! An exchange has the fields of the tunnel's request as that arrived, so that whose it is follows from the same rules, now and when
-//! these change; and what authentication found of the tunnel counts for it.
+//! these change; and the tunnel's authentication counts for it.
 
 use std::fmt;
 use std::future::Future;
@@ -49,11 +49,11 @@ pub struct Flows {
 
 /// A flow that is to become an exchange.
 pub struct BegunFlow {
-    /// What it is for.
+    /// Its target.
     pub target: HostPort,
     /// Where it comes from.
     pub source: Arc<StreamInfo>,
-    /// What carries it.
+    /// Carries it.
     pub carrier: FlowCarrier,
 }
 

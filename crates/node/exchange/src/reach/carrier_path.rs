@@ -78,7 +78,7 @@ pub(crate) fn ask(
     )
 }
 
-/// The answer to the CONNECT, and what follows it.
+/// The answer to the CONNECT, and the content behind it.
 pub(crate) async fn answer(
     handled: &Handled,
     asked: HandlerRequest,

@@ -1,5 +1,5 @@
 //! Connections and datagrams that become IP packets here: they leave by the tunnel of a `tun` listener with a stack, from the address that
-//! it has there. What may be reached that way the far end decides, as of any packet: nothing of this machine is.
+//! it has there. The far end decides about each target, as of any packet: nothing of this machine can be reached.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

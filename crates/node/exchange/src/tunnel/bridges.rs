@@ -178,7 +178,7 @@ impl Bridges {
         transform::write(asked.map(|own| own.name.as_str()), &mut head.fields);
     }
 
-    /// Keeps what the next proxy has confirmed, or need not know of; none if that is nothing.
+    /// Keeps the transforms that the next proxy has confirmed, or need not know of; `None` if there are none.
     pub(crate) fn confirmed(mut self: Box<Self>, by: &[String]) -> Option<Box<Self>> {
         self.outwards
             .retain(|own| !own.needs_peer || by.contains(&own.name));
@@ -190,7 +190,7 @@ impl Bridges {
         transform::write(self.inwards.iter().map(|own| own.name.as_str()), fields);
     }
 
-    /// What both directions are read from. From the client, what its peer did is undone first, then what the route asks for is done,
+    /// The sources of both directions. From the client, the transforms of its peer are undone first, then those of the route are done,
     /// in its order; from the target, the reverse.
     fn sources<'a>(
         &'a mut self,

@@ -151,6 +151,7 @@ impl Uploader {
             if self.batch.is_empty() {
                 return;
             }
+            // The process ends: there is no time for another try.
             self.tries = TRIES;
             match &to {
                 Some(to) => self.send(to).await,

@@ -121,6 +121,7 @@ impl Exporter<'_> {
             }
         }
 
+        // A full batch does not wait above: without this, a collector that is away would keep this task spinning.
         if self.batch.len() == BATCH && Instant::now() < self.not_before {
             tick.await;
         }
@@ -182,6 +183,7 @@ impl Exporter<'_> {
             if self.batch.is_empty() {
                 return;
             }
+            // The process ends: there is no time for another try.
             self.tries = TRIES;
             self.send(to, trace).await;
         }

@@ -265,7 +265,7 @@ fn merged(routed: &Routed, replies: Vec<Reply>, said: String) -> Gathered {
     }
 }
 
-/// A response head on its way back: without what concerned the connection it came on.
+/// A response head on its way back, without fields of the connection that it came on.
 fn returning(routed: &Routed, mut head: ResponseHead) -> ResponseHead {
     departure::keep_own_challenge(&mut head);
     routed
