@@ -115,7 +115,8 @@ mod tests {
     use super::*;
 
     fn config(key_file: &str, spool: &str) -> NodeCustody {
-        let text = format!("defaults: {{ custody: {{ key_file: {key_file}{spool} }} }}");
+        let text =
+            format!("version: 1\ndefaults: {{ custody: {{ key_file: {key_file}{spool} }} }}");
         let loaded = hermes_config::parse(Path::new("node.yaml"), &text, &|_| None).unwrap();
         loaded.document.defaults.custody.unwrap()
     }

@@ -271,11 +271,12 @@ mod tests {
     fn a_disk_that_does_not_keep_up_leaves_what_is_guaranteed() {
         let mut pair = Pair::new();
         pair.ask();
-        pair.talk();
-        pair.write_out();
-        pair.talk();
-        pair.write_out();
-        let asked = pair.talk()[0];
+        let mut acted_on = Vec::new();
+        while acted_on.is_empty() {
+            acted_on = pair.talk();
+            pair.write_out();
+        }
+        let asked = acted_on[0];
         let free = pair.server.room(asked) as u64;
         assert!(free > GUARANTEED);
 
