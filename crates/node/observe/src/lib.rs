@@ -22,6 +22,7 @@
 
 mod access;
 pub mod admin;
+mod batch;
 mod broadcasts;
 mod certificate_metrics;
 mod counters;

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use hermes_net::Watch;
-use tokio::sync::mpsc::Receiver;
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::{DecisionLine, Fates};
+use crate::batch::{BatchFate, Batches};
 use crate::post::{Content, Destination, Refused, post};
 use crate::{LOG, Telemetry};
 
@@ -23,26 +23,14 @@ const BATCH: usize = 256;
 /// How long a decision waits for others, and how soon a reload is noticed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Attempts to send one batch; then it is dropped, so that the sent ones are not old.
-#[doc(alias = "bound")]
-const TRIES: u32 = 5;
-
-/// Pause after the first failure; it doubles with each further one.
-const PAUSE: Duration = Duration::from_secs(1);
-
 /// Time for the remaining lines when the process ends.
 #[doc(alias = "bound")]
 const LAST: Duration = Duration::from_millis(500);
 
 /// The state of the upload.
 struct Uploader {
-    queue: Receiver<DecisionLine>,
-    batch: Vec<DecisionLine>,
+    batches: Batches<DecisionLine>,
     fates: Fates,
-    tries: u32,
-    not_before: Instant,
-    /// Whether the last message was taken, so that the log says each change once.
-    well: bool,
 }
 
 impl Telemetry {
@@ -56,12 +44,8 @@ impl Telemetry {
             return;
         };
         let mut uploader = Uploader {
-            queue,
-            batch: Vec::new(),
+            batches: Batches::new(queue, BATCH),
             fates: self.decisions.fates.clone(),
-            tries: 0,
-            not_before: Instant::now(),
-            well: true,
         };
 
         let mut ticks = interval(TICK);
@@ -71,7 +55,7 @@ impl Telemetry {
         loop {
             tokio::select! {
                 () = &mut end => break,
-                () = uploader.gather(ticks.tick()) => {}
+                () = uploader.batches.gather(ticks.tick()) => {}
             }
 
             // Dropped where the process ends; the batch is still there then.
@@ -86,26 +70,9 @@ impl Telemetry {
 }
 
 impl Uploader {
-    /// Takes decisions until the batch is full or the tick comes. May be dropped at any time.
-    async fn gather(&mut self, tick: impl Future<Output = Instant>) {
-        let mut tick = pin!(tick);
-        while self.batch.len() < BATCH {
-            let room = BATCH - self.batch.len();
-            tokio::select! {
-                _ = self.queue.recv_many(&mut self.batch, room) => {}
-                _ = &mut tick => return,
-            }
-        }
-
-        // A batch waits to be tried again, and others wait for it.
-        if Instant::now() < self.not_before {
-            tick.await;
-        }
-    }
-
     async fn send_if_due(&mut self, to: Option<Destination>) {
         match to {
-            _ if self.batch.is_empty() || Instant::now() < self.not_before => {}
+            _ if !self.batches.is_due() => {}
             Some(to) => self.send(&to).await,
             // The configuration changed: there is no receiver any more.
             None => self.give_up(),
@@ -113,46 +80,26 @@ impl Uploader {
     }
 
     async fn send(&mut self, to: &Destination) {
-        let Some(content) = packed(self.batch.clone()).await else {
+        let Some(content) = packed(self.batches.items().to_vec()).await else {
             return self.give_up();
         };
         let sent = post(to, "", content).await;
         self.tell(to, &sent);
 
-        match sent {
-            Ok(()) => {
-                self.fates.written.inc_by(self.batch.len() as u64);
-                self.batch.clear();
-                self.tries = 0;
-            }
-            Err(refused) if refused.again && self.tries + 1 < TRIES => {
-                self.not_before = Instant::now() + PAUSE * 2_u32.pow(self.tries);
-                self.tries += 1;
-            }
-            Err(_) => self.give_up(),
+        match self.batches.settle(&sent) {
+            BatchFate::Sent(lines) => drop(self.fates.written.inc_by(lines as u64)),
+            BatchFate::Dropped(lines) => drop(self.fates.failed.inc_by(lines as u64)),
+            BatchFate::Kept => {}
         }
     }
 
     fn give_up(&mut self) {
-        self.fates.failed.inc_by(self.batch.len() as u64);
-        self.batch.clear();
-        self.tries = 0;
+        self.fates.failed.inc_by(self.batches.discard() as u64);
     }
 
     /// Sends the remaining lines.
     async fn finish(&mut self, to: Option<Destination>) {
-        loop {
-            while self.batch.len() < BATCH
-                && let Ok(line) = self.queue.try_recv()
-            {
-                self.batch.push(line);
-            }
-
-            if self.batch.is_empty() {
-                return;
-            }
-            // The process ends: there is no time for another try.
-            self.tries = TRIES;
+        while self.batches.fill_last() {
             match &to {
                 Some(to) => self.send(to).await,
                 None => self.give_up(),
@@ -161,18 +108,16 @@ impl Uploader {
     }
 
     fn tell(&mut self, to: &Destination, sent: &Result<(), Refused>) {
+        if !self.batches.has_turned(sent.is_ok()) {
+            return;
+        }
         let service = &to.server;
         match sent {
-            Err(error) if self.well => {
+            Err(error) => {
                 tracing::warn!(target: LOG, %service, %error, "decisions are not taken by their service")
             }
-            Ok(()) if !self.well => {
-                tracing::info!(target: LOG, %service, "decisions are taken again")
-            }
-            _ => {}
+            Ok(()) => tracing::info!(target: LOG, %service, "decisions are taken again"),
         }
-
-        self.well = sent.is_ok();
     }
 }
 

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use hermes_config::model::Trace;
 use hermes_net::Watch;
 use serde_json::Value;
-use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::{Ended, Spans, encode, metrics};
 use crate::LOG;
+use crate::batch::{BatchFate, Batches};
 use crate::post::{Content, Destination, Refused, post};
 
 /// Spans of one message: some hundred kilobytes.
@@ -20,13 +20,6 @@ const BATCH: usize = 512;
 
 /// How long a span waits for others, and how soon a reload is noticed.
 const TICK: Duration = Duration::from_secs(1);
-
-/// Attempts to send one batch; then it is dropped, so that the sent ones are not old.
-#[doc(alias = "bound")]
-const TRIES: u32 = 5;
-
-/// Pause after the first failure; it doubles with each further one.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// Time for the remaining spans when the process ends.
 #[doc(alias = "bound")]
@@ -44,14 +37,9 @@ pub(crate) struct ExportedNode<'a> {
 /// The state of the export.
 struct Exporter<'a> {
     node: ExportedNode<'a>,
-    queue: Receiver<Ended>,
-    batch: Vec<Ended>,
-    tries: u32,
-    not_before: Instant,
+    batches: Batches<Ended>,
     metrics_sent: Instant,
     began: SystemTime,
-    /// Whether the last message was taken, so that the log says each change once.
-    well: bool,
 }
 
 impl ExportedNode<'_> {
@@ -64,23 +52,11 @@ impl ExportedNode<'_> {
         let Some(queue) = self.spans.far.lock().take() else {
             return;
         };
-        let batch = Vec::with_capacity(BATCH);
-        let now = Instant::now();
-        let tries = 0;
-        let not_before = now;
-        let metrics_sent = now;
-        let well = true;
-        let began = SystemTime::now();
-
         let mut exporter = Exporter {
             node: self,
-            queue,
-            batch,
-            tries,
-            not_before,
-            metrics_sent,
-            began,
-            well,
+            batches: Batches::new(queue, BATCH),
+            metrics_sent: Instant::now(),
+            began: SystemTime::now(),
         };
 
         let mut ticks = interval(TICK);
@@ -112,23 +88,12 @@ impl Exporter<'_> {
         to: Option<&Destination>,
         tick: impl Future<Output = Instant>,
     ) {
-        let mut tick = pin!(tick);
-        while self.batch.len() < BATCH {
-            let room = BATCH - self.batch.len();
-            tokio::select! {
-                _ = self.queue.recv_many(&mut self.batch, room) => {}
-                _ = &mut tick => break,
-            }
-        }
-
-        // A full batch does not wait above: without this, a collector that is away would keep this task spinning.
-        if self.batch.len() == BATCH && Instant::now() < self.not_before {
-            tick.await;
-        }
+        self.batches.gather(tick).await;
         match to {
-            None => self.batch.clear(),
+            // The configuration changed: there is no collector any more.
+            None => drop(self.batches.discard()),
             Some(to) => {
-                if !self.batch.is_empty() && Instant::now() >= self.not_before {
+                if self.batches.is_due() {
                     self.send(to, trace).await;
                 }
                 if trace
@@ -142,23 +107,16 @@ impl Exporter<'_> {
     }
 
     async fn send(&mut self, to: &Destination, trace: &Trace) {
-        let message = encode::request(self.node.name, &self.batch, trace.user);
+        let message = encode::request(self.node.name, self.batches.items(), trace.user);
         let sent = post(to, "/v1/traces", plain(&message)).await;
         self.tell(to, &sent);
         let counters = &self.node.spans.counters;
 
-        match sent {
-            Ok(()) => counters.count("exported", self.batch.len()),
-            Err(refused) if refused.again && self.tries + 1 < TRIES => {
-                self.not_before = Instant::now() + PAUSE * 2_u32.pow(self.tries);
-                self.tries += 1;
-                return;
-            }
-            Err(_) => counters.count("failed", self.batch.len()),
+        match self.batches.settle(&sent) {
+            BatchFate::Sent(spans) => counters.count("exported", spans),
+            BatchFate::Dropped(spans) => counters.count("failed", spans),
+            BatchFate::Kept => {}
         }
-
-        self.batch.clear();
-        self.tries = 0;
     }
 
     async fn send_metrics(&mut self, to: &Destination) {
@@ -173,35 +131,22 @@ impl Exporter<'_> {
     /// Sends the remaining spans.
     async fn finish(&mut self, trace: &Trace, to: Option<&Destination>) {
         let Some(to) = to else { return };
-        loop {
-            while self.batch.len() < BATCH
-                && let Ok(ended) = self.queue.try_recv()
-            {
-                self.batch.push(ended);
-            }
-
-            if self.batch.is_empty() {
-                return;
-            }
-            // The process ends: there is no time for another try.
-            self.tries = TRIES;
+        while self.batches.fill_last() {
             self.send(to, trace).await;
         }
     }
 
     fn tell(&mut self, to: &Destination, sent: &Result<(), Refused>) {
+        if !self.batches.has_turned(sent.is_ok()) {
+            return;
+        }
         let collector = &to.server;
         match sent {
-            Err(error) if self.well => {
+            Err(error) => {
                 tracing::warn!(target: LOG, %collector, %error, "traces and metrics do not arrive")
             }
-            Ok(()) if !self.well => {
-                tracing::info!(target: LOG, %collector, "traces and metrics arrive again")
-            }
-            _ => {}
+            Ok(()) => tracing::info!(target: LOG, %collector, "traces and metrics arrive again"),
         }
-
-        self.well = sent.is_ok();
     }
 }
 
