@@ -2,8 +2,6 @@
 
 use hermes_proto::fields::Fields;
 
-use crate::Responder;
-
 /// Fields that the final response to an exchange gets by one decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AnswerFields {
@@ -61,7 +59,8 @@ impl AnswerFields {
         ]
     }
 
-    fn apply(&self, fields: &mut Fields) {
+    /// Changes the fields of an answer accordingly.
+    pub(crate) fn apply(&self, fields: &mut Fields) {
         if !self.remove.is_empty() {
             let named = |name: &str| self.remove.iter().any(|pattern| pattern.matches(name));
             fields.retain(|name| !named(name.as_str()));
@@ -70,22 +69,6 @@ impl AnswerFields {
         fields.extend(&self.append);
         fields.extend_absent(&self.if_absent);
         fields.replace_present(&self.if_present);
-    }
-}
-
-/// The responder of an exchange, and the fields to add to its answer.
-#[derive(Debug)]
-pub struct Adding {
-    /// By each decision, in their order.
-    pub(crate) decided: Vec<AnswerFields>,
-    pub(crate) responder: Responder,
-}
-
-impl Adding {
-    pub(crate) fn apply(&self, fields: &mut Fields) {
-        for decided in &self.decided {
-            decided.apply(fields);
-        }
     }
 }
 
@@ -105,8 +88,9 @@ mod tests {
 
     fn answered(decided: Vec<AnswerFields>, lines: &[(&'static str, &'static str)]) -> Fields {
         let mut answer = fields(lines);
-        let responder = Responder::Connection(crate::Outgoing::Ended);
-        Adding { decided, responder }.apply(&mut answer);
+        for decided in &decided {
+            decided.apply(&mut answer);
+        }
         answer
     }
 

@@ -119,6 +119,7 @@ impl PipeSender {
     }
 
     pub(crate) async fn data(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
+        // One piece may exceed the room: a sender waits for some room, not for all of it, so that large pieces pass whole.
         self.roomy().await?;
         let mut waiting = self.waiting.lock();
         if !data.is_empty() {

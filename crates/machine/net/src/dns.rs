@@ -6,6 +6,7 @@
 //! DNS; it and `/etc/resolv.conf` are followed as they change. Concurrent requests for the same name share one lookup; lookups take
 //! turns ([`Asker`]).
 
+mod answer;
 mod foreign_answer;
 mod name_servers;
 mod question;
@@ -14,7 +15,6 @@ mod sockets;
 mod system;
 mod zones;
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::{Hosts, lookup};
 use tokio::time::{sleep, timeout};
 
+pub use answer::{DnsError, DnsErrorKind, Lookup};
 pub use foreign_answer::ForeignAnswer;
 pub use name_servers::NameServers;
 pub use question::{NoQuestion, Question, QuestionRefusal, fuzz_question};
@@ -44,9 +45,6 @@ const PORT: u16 = 53;
 #[doc(alias = "bound")]
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a server may take before it is asked again.
-#[doc(alias = "bound")]
-const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the slower family is waited for once the other has answered: as long as its first connection
 /// attempt would have to wait anyway (RFC 8305 sections 3 and 8).
 const OTHER_FAMILY_DELAY: Duration = Duration::from_millis(250);
@@ -62,43 +60,6 @@ pub struct Resolver {
     source: Arc<Source>,
     turns: Turns<Zone>,
     single_flights: SingleFlights,
-}
-
-/// The addresses of a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lookup {
-    /// At least one address, IPv6 before IPv4, in the order of the answer.
-    pub addresses: Vec<IpAddr>,
-    /// How long they may be used.
-    pub ttl: Duration,
-}
-
-/// Why a name gave no address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DnsError {
-    /// The kind of failure.
-    pub kind: DnsErrorKind,
-    /// The name as it was asked for.
-    pub name: String,
-    /// The response code, where a server answered, e.g. `NXDOMAIN` (for the `rcode` of RFC 9209).
-    pub rcode: Option<String>,
-    /// More about it, where there is more; never needed to understand the kind.
-    pub detail: Option<String>,
-}
-
-/// The kind of a [`DnsError`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DnsErrorKind {
-    /// The name does not exist or has no address.
-    NotFound,
-    /// No server answered in time.
-    Timeout,
-    /// A server failed or refused, or no server could be asked.
-    Failed,
-    /// A request asked for a name without a dot; such names belong to the overlay and never reach DNS.
-    Dotless,
-    /// Not a name at all: a label is empty, too long or misspelt.
-    Invalid,
 }
 
 impl Resolver {
@@ -416,39 +377,3 @@ fn mnemonic(code: ResponseCode) -> String {
         other => u16::from(other).to_string(),
     }
 }
-
-impl DnsError {
-    fn new(kind: DnsErrorKind, name: &str) -> Self {
-        Self {
-            kind,
-            name: name.to_owned(),
-            rcode: None,
-            detail: None,
-        }
-    }
-}
-
-impl fmt::Display for DnsErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotFound => "no such name",
-            Self::Timeout => "no DNS answer in time",
-            Self::Failed => "DNS failed",
-            Self::Dotless => "a name without a dot is not looked up in DNS",
-            Self::Invalid => "not a valid name",
-        })
-    }
-}
-
-impl fmt::Display for DnsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.kind)?;
-        match (&self.rcode, &self.detail) {
-            (Some(rcode), _) => write!(f, " ({rcode})"),
-            (None, Some(detail)) => write!(f, " ({detail})"),
-            (None, None) => Ok(()),
-        }
-    }
-}
-
-impl std::error::Error for DnsError {}

@@ -69,7 +69,7 @@ pub async fn splice(
         let Some(mut pipe) = Lent::take() else {
             return Ok(Spliced::Little);
         };
-        let came = match pass(&mut pipe, (from, to), &mut most, &mut moved).await? {
+        let came = match pass(&mut pipe, from, to, &mut most, &mut moved).await? {
             Some(_) if most == 0 => return Ok(Spliced::All),
             Some(came) => came,
             None => return Ok(Spliced::End),
@@ -91,7 +91,8 @@ pub async fn splice(
 /// Moves available bytes, at most this many; `None` at the end, otherwise their number.
 async fn pass(
     pipe: &mut Lent,
-    (from, to): (&TcpStream, &TcpStream),
+    from: &TcpStream,
+    to: &TcpStream,
     most: &mut u64,
     moved: &mut impl FnMut(usize),
 ) -> Result<Option<usize>, SpliceError> {

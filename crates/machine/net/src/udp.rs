@@ -98,7 +98,8 @@ impl UdpSocket {
         socket.connect(&remote.into()).map_err(noted)?;
         Self::wrap(
             tokio::net::UdpSocket::from_std(socket.into())?,
-            (state, segments),
+            state,
+            segments,
             Some(remote),
         )
     }
@@ -120,10 +121,11 @@ impl UdpSocket {
     /// Outside a tokio runtime.
     pub fn resumed(socket: std::net::UdpSocket, remote: SocketAddr) -> io::Result<Self> {
         let socket = Socket::from(socket);
-        let prepared = udp_system::prepare(&socket, remote.is_ipv6())?;
+        let (state, segments) = udp_system::prepare(&socket, remote.is_ipv6())?;
         Self::wrap(
             tokio::net::UdpSocket::from_std(socket.into())?,
-            prepared,
+            state,
+            segments,
             Some(remote),
         )
     }
@@ -142,7 +144,8 @@ impl UdpSocket {
 
         Self::wrap(
             tokio::net::UdpSocket::from_std(socket)?,
-            (Arc::new(state), segments),
+            Arc::new(state),
+            segments,
             None,
         )
     }
@@ -157,7 +160,8 @@ impl UdpSocket {
 
     fn wrap(
         io: tokio::net::UdpSocket,
-        (state, segments): (Arc<UdpSocketState>, usize),
+        state: Arc<UdpSocketState>,
+        segments: usize,
         remote: Option<SocketAddr>,
     ) -> io::Result<Self> {
         let ipv6 = remote.map_or_else(|| io.local_addr(), Ok)?.is_ipv6();

@@ -1,20 +1,19 @@
 //! Active checks: each endpoint is asked from time to time whether it is well, once for the whole process.
 
+mod plan;
 pub(crate) mod probe;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use hermes_config::model::{Health, StatusMatch};
 use hermes_net::Watch;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::plan::Plan;
 use crate::client::Client;
-use crate::condition::Thresholds;
 use crate::endpoint::Endpoint;
 use crate::upstream::Upstream;
 
@@ -50,7 +49,7 @@ impl Checks {
     pub fn follow<'a>(&self, upstreams: impl Iterator<Item = &'a Arc<Upstream>>) {
         let mut running = self.running.lock();
         let mut still = HashMap::new();
-        for upstream in upstreams.filter(|upstream| upstream.health.is_some()) {
+        for upstream in upstreams.filter(|upstream| upstream.health_checks().is_some()) {
             let token = running
                 .remove(&upstream.id)
                 .unwrap_or_else(|| self.start(upstream));
@@ -92,49 +91,10 @@ impl Drop for Checks {
     }
 }
 
-/// The settings of a check, defaults filled in.
-struct Plan<'a> {
-    health: &'a Health,
-    interval: Duration,
-    timeout: Duration,
-    thresholds: Thresholds,
-}
-
-impl<'a> Plan<'a> {
-    fn new(health: &'a Health) -> Self {
-        const INTERVAL: Duration = Duration::from_secs(5);
-        const TIMEOUT: Duration = Duration::from_secs(1);
-        let healthy = health.healthy.unwrap_or(2);
-        let unhealthy = health.unhealthy.unwrap_or(3);
-
-        Self {
-            health,
-            interval: health.interval.map_or(INTERVAL, |interval| interval.0),
-            timeout: health.timeout.map_or(TIMEOUT, |timeout| timeout.0),
-            thresholds: Thresholds { healthy, unhealthy },
-        }
-    }
-
-    fn expects(&self, status: u16) -> bool {
-        const SUCCESS: StatusMatch = StatusMatch {
-            low: 200,
-            high: 299,
-        };
-
-        let expected = self
-            .health
-            .expect
-            .as_ref()
-            .map_or(&[SUCCESS][..], |expected| expected);
-
-        expected.iter().any(|range| range.matches(status))
-    }
-}
-
 /// Checks one endpoint for ever. The first check comes within a tenth of the interval, so that many endpoints are not asked at
 /// the same moment, then or later.
 async fn check(client: &Client, upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>) {
-    let Some(health) = &upstream.health else {
+    let Some(health) = upstream.health_checks() else {
         return;
     };
     let plan = Plan::new(health);
@@ -143,7 +103,7 @@ async fn check(client: &Client, upstream: &Arc<Upstream>, endpoint: &Arc<Endpoin
     loop {
         let outcome = timeout(
             plan.timeout,
-            probe::probe(&client.inner, upstream, endpoint, &plan),
+            probe::probe(&client.worker, upstream, endpoint, &plan),
         )
         .await;
         let outcome =

@@ -1,23 +1,25 @@
 //! A connection for one exchange, and the exchange that is opened on it.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Outgoing, Pending, RequestHead, StreamError, client, h1};
-use hermes_net::StreamInfo;
+use hermes_http::{RequestHead, StreamError, client, h1};
+use hermes_net::{StreamInfo, within};
 use hermes_proto::h1::MessageLimits;
 
-use crate::client::Inner;
 use crate::connect::{self, Attempt, DialAddresses};
 use crate::endpoint::Active;
-use crate::endpoint_attempts::EndpointAttempt;
+use crate::endpoint_attempts::{EndpointAttempt, EndpointAttempts};
 use crate::failure::ConnectFailure;
 use crate::limits::Room;
+use crate::opened::Opened;
 use crate::pinned::Own;
 use crate::pool::{Berth, Carrier, Dialling, Key, Pool, Slot, Taken};
 use crate::reached::Bounds;
 use crate::upstream::Upstream;
+use crate::worker::Worker;
 
 /// A connection on which one exchange can be opened. Dropped without that, an HTTP/1.1 connection closes.
 #[derive(Debug)]
@@ -35,23 +37,6 @@ pub struct Checkout {
     home: Option<(Arc<Pool>, Arc<Slot>)>,
     /// Bounds of the response.
     answers: MessageLimits,
-}
-
-/// An exchange that was opened.
-#[derive(Debug)]
-pub struct Opened {
-    /// The content to send; on HTTP/1.1 the head is held back until content or a flush follows.
-    pub outgoing: Outgoing,
-    /// The response to come.
-    pub pending: Pending,
-    /// Counts the exchange; to be kept until it is over.
-    pub active: Active,
-    /// As in [`Checkout`].
-    pub endpoint: Arc<str>,
-    /// As in [`Checkout`].
-    pub address: Option<SocketAddr>,
-    /// As in [`Checkout`].
-    pub reused: bool,
 }
 
 impl Checkout {
@@ -132,7 +117,7 @@ impl Checkout {
                     berth.for_exchange(pool, slot)
                 });
                 (
-                    client::h1::open_within(*connection, (head, length), receiver, home, answers)?,
+                    client::h1::open_within(*connection, head, length, receiver, home, answers)?,
                     None,
                 )
             }
@@ -150,9 +135,50 @@ impl Checkout {
     }
 }
 
+impl Worker {
+    /// A connection for one exchange, for itself or within a tunnel: to be had within these bounds.
+    pub(crate) async fn checkout(
+        &self,
+        upstream: &Arc<Upstream>,
+        bounds: Bounds,
+    ) -> Result<Checkout, ConnectFailure> {
+        self.take(
+            upstream,
+            bounds,
+            EndpointAttempts::begin(upstream, None, bounds.until).await?,
+            None,
+        )
+        .await
+    }
+
+    /// A connection to one of the endpoints that `attempts` names, one after the other.
+    pub(crate) async fn take(
+        &self,
+        upstream: &Arc<Upstream>,
+        bounds: Bounds,
+        mut attempts: EndpointAttempts<'_>,
+        own: Option<Own<'_>>,
+    ) -> Result<Checkout, ConnectFailure> {
+        attempts.prefer(own.and_then(|own| own.index(upstream.id)));
+        while let Some(next) = attempts.next() {
+            let tried = next.endpoint.clone();
+            let until = next.until;
+            let attempt = pin!(endpoint(self, upstream, next, bounds.depth, own));
+
+            match within(|| until, attempt).await {
+                Some(Ok(checkout)) => return Ok(checkout),
+                Some(Err(failure)) => attempts.failed(&tried, failure),
+                None => attempts.failed(&tried, ConnectFailure::timeout(&*tried.text)),
+            }
+        }
+
+        Err(attempts.failure())
+    }
+}
+
 /// Gets a connection to one endpoint; one that no one else has where it is for `own`, in HTTP/1.1 if that is spoken there.
 pub(crate) async fn endpoint(
-    client: &Inner,
+    client: &Worker,
     upstream: &Arc<Upstream>,
     attempt: EndpointAttempt,
     depth: u8,

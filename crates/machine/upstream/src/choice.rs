@@ -12,7 +12,6 @@ use crate::balance::{Candidate, Readiness, RoundRobin, best_readiness, least_req
 use crate::condition::Fitness;
 use crate::endpoint::Endpoint;
 use crate::ring::{self, Affinity, Ring};
-use crate::upstream::Upstream;
 use crate::zones::{self, WHOLE};
 
 /// With fewer healthy endpoints than this, in percent, health is not looked at: all are used. So
@@ -64,54 +63,53 @@ impl Choice {
     pub(crate) fn hash(&self) -> Option<&model::Hash> {
         self.hash.as_ref()
     }
-}
 
-impl Upstream {
     /// The endpoint to try next; `None` when all were `tried`. Exchanges of one affinity stay together where the balance says
     /// so.
-    pub(crate) fn pick(&self, tried: &[usize], affinity: Option<Affinity>) -> Option<usize> {
-        if let [_] = *self.endpoints {
+    pub(crate) fn pick(
+        &self,
+        endpoints: &[Arc<Endpoint>],
+        tried: &[usize],
+        affinity: Option<Affinity>,
+    ) -> Option<usize> {
+        if let [_] = endpoints {
             return tried.is_empty().then_some(0);
         }
         // Without an affinity, any point of the ring is as good as another.
         let key = affinity.unwrap_or_else(|| Affinity(fastrand::u64(..)));
         let now = clock::now();
-        let mut candidates = self.candidates(tried, now);
-        self.prefer_zone(&mut candidates, key.0 % WHOLE);
+        let mut candidates = self.candidates(endpoints, tried, now);
+        self.prefer_zone(endpoints, &mut candidates, key.0 % WHOLE);
 
-        match self.choice.balance {
-            Balance::RoundRobin => self.choice.turns.lock().pick(&candidates),
+        match self.balance {
+            Balance::RoundRobin => self.turns.lock().pick(&candidates),
             Balance::LeastRequest => least_request(&candidates, |total| fastrand::u64(0..total)),
             Balance::RingHash => {
                 let best = best_readiness(&candidates)?;
                 let may = |index: usize| candidates[index].readiness == best;
                 let grown = |index: usize| {
-                    ring::admits(key, &self.endpoints[index].text, self.part(index, now))
+                    ring::admits(
+                        key,
+                        &endpoints[index].text,
+                        self.part(&endpoints[index], now),
+                    )
                 };
 
-                let picked = self
-                    .choice
-                    .ring
-                    .pick(key, |index| may(index) && grown(index));
+                let picked = self.ring.pick(key, |index| may(index) && grown(index));
 
                 // If slow start admits no endpoint, one is still better than none.
-                picked.or_else(|| self.choice.ring.pick(key, may))
+                picked.or_else(|| self.ring.pick(key, may))
             }
         }
     }
 
-    /// Whether so few endpoints are healthy that all are used.
-    pub(crate) fn panics(&self, now: Instant) -> bool {
-        let healthy = self
-            .endpoints
-            .iter()
-            .filter(|endpoint| endpoint.fitness(now) == Fitness::Healthy)
-            .count();
-        healthy * 100 < self.endpoints.len() * PANIC_BELOW
-    }
-
-    fn candidates(&self, tried: &[usize], now: Instant) -> Vec<Candidate> {
-        let panics = self.panics(now);
+    fn candidates(
+        &self,
+        endpoints: &[Arc<Endpoint>],
+        tried: &[usize],
+        now: Instant,
+    ) -> Vec<Candidate> {
+        let panics = panics(endpoints, now);
         let candidate = |(index, endpoint): (usize, &Arc<Endpoint>)| Candidate {
             weight: self.weight(endpoint, now),
             active: endpoint.active(),
@@ -123,19 +121,18 @@ impl Upstream {
             },
         };
 
-        self.endpoints.iter().enumerate().map(candidate).collect()
+        endpoints.iter().enumerate().map(candidate).collect()
     }
 
     /// The part of its weight that an endpoint has now.
-    fn part(&self, index: usize, now: Instant) -> f64 {
-        self.choice
-            .slow_start
-            .map_or(1.0, |time| self.endpoints[index].share(time, now))
+    fn part(&self, endpoint: &Endpoint, now: Instant) -> f64 {
+        self.slow_start
+            .map_or(1.0, |time| endpoint.share(time, now))
     }
 
     fn weight(&self, endpoint: &Endpoint, now: Instant) -> u32 {
         let weight = u32::from(endpoint.weight);
-        match self.choice.slow_start {
+        match self.slow_start {
             // The product is at most 1000 times 1000.
             #[expect(
                 clippy::cast_possible_truncation,
@@ -148,10 +145,9 @@ impl Upstream {
     }
 
     /// Puts the endpoints of one side, at home or away, after those of the other; `roll` of [`WHOLE`] decides which.
-    fn prefer_zone(&self, candidates: &mut [Candidate], roll: u64) {
-        let Some(own) = &self.choice.zone else { return };
-        let at_home: Vec<_> = self
-            .endpoints
+    fn prefer_zone(&self, endpoints: &[Arc<Endpoint>], candidates: &mut [Candidate], roll: u64) {
+        let Some(own) = &self.zone else { return };
+        let at_home: Vec<_> = endpoints
             .iter()
             .map(|one| one.zone.as_ref() == Some(own))
             .collect();
@@ -176,4 +172,13 @@ impl Upstream {
             }
         }
     }
+}
+
+/// Whether so few endpoints are healthy that all are used.
+pub(crate) fn panics(endpoints: &[Arc<Endpoint>], now: Instant) -> bool {
+    let healthy = endpoints
+        .iter()
+        .filter(|endpoint| endpoint.fitness(now) == Fitness::Healthy)
+        .count();
+    healthy * 100 < endpoints.len() * PANIC_BELOW
 }

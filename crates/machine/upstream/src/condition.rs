@@ -56,6 +56,15 @@ impl Fitness {
     }
 }
 
+/// When exchanges eject an endpoint.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EjectionRule {
+    /// Failures in a row.
+    pub(crate) consecutive: u16,
+    /// Time of the first ejection.
+    pub(crate) time: Duration,
+}
+
 /// Checks in a row that turn the finding.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Thresholds {
@@ -97,17 +106,16 @@ impl Condition {
         true
     }
 
-    /// An exchange failed. After `consecutive` in a row the endpoint is to be ejected, first for `time`; `admit` may object.
-    /// True if it was ejected.
+    /// An exchange failed. Where the endpoint is to be ejected by the rule, `admit` may object. True if it was ejected.
     pub(crate) fn failed(
         &mut self,
         reason: &str,
-        (consecutive, time): (u16, Duration),
+        rule: EjectionRule,
         now: Instant,
         admit: impl FnOnce(Instant) -> bool,
     ) -> bool {
         self.failed = self.failed.saturating_add(1);
-        if self.failed < consecutive || self.is_ejected(now) {
+        if self.failed < rule.consecutive || self.is_ejected(now) {
             return false;
         }
 
@@ -116,7 +124,7 @@ impl Condition {
             .as_ref()
             .filter(|last| now < last.until + last.time);
         let times = again.map_or(1, |last| (last.times + 1).min(LONGEST));
-        let time = time * times;
+        let time = rule.time * times;
 
         if !admit(now + time) {
             return false;
@@ -180,7 +188,10 @@ impl Condition {
 mod tests {
     use super::*;
 
-    const RULE: (u16, Duration) = (3, Duration::from_secs(30));
+    const RULE: EjectionRule = EjectionRule {
+        consecutive: 3,
+        time: Duration::from_secs(30),
+    };
     const THRESHOLDS: Thresholds = Thresholds {
         healthy: 2,
         unhealthy: 3,

@@ -14,7 +14,6 @@ use rustls::ClientConfig;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout_at};
 
-use crate::client::Inner;
 use crate::endpoint::Endpoint;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
@@ -23,6 +22,7 @@ use crate::quic::{First, HEAD_START, Leaving, Memory, staggered};
 use crate::reached::{Bounds, Reached, Transport};
 use crate::upstream::Upstream;
 use crate::via::{self, Carries};
+use crate::worker::Worker;
 
 /// The addresses of an endpoint where it has some that we dial ourselves.
 pub(crate) type DialAddresses = Option<Arc<[SocketAddr]>>;
@@ -30,12 +30,12 @@ pub(crate) type DialAddresses = Option<Arc<[SocketAddr]>>;
 /// Finds the addresses of an endpoint. A Unix socket has none, and nor has an endpoint behind
 /// another proxy, which resolves the name itself.
 pub(crate) async fn dial_addresses(
-    client: &Inner,
+    client: &Worker,
     upstream: &Upstream,
     endpoint: &Endpoint,
 ) -> Result<DialAddresses, ConnectFailure> {
     match &endpoint.addresses {
-        Some(addresses) if upstream.via.is_none() => addresses
+        Some(addresses) if upstream.via().is_none() => addresses
             .current(&client.resolver, &client.tasks)
             .await
             .map(Some),
@@ -46,7 +46,7 @@ pub(crate) async fn dial_addresses(
 /// An attempt to reach an endpoint of an upstream.
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt<'a> {
-    pub(crate) client: &'a Inner,
+    pub(crate) client: &'a Worker,
     pub(crate) upstream: &'a Upstream,
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) bounds: Bounds,
@@ -205,17 +205,17 @@ impl Attempt<'_> {
             .security
             .as_ref()
             .map_or("", |tls| tls.server_name(&endpoint.address));
-        let (connection, address, nested_mtu) = match (&endpoint.address, &upstream.via, addresses)
+        let (connection, address, nested_mtu) = match (&endpoint.address, upstream.via(), addresses)
         {
             (EndpointAddress::Tcp(place), Some(via), _) => {
                 let tunnel = via::tunnel(client, via, place, Carries::Quic, bounds).await?;
                 let depth = quic_depth(client, via);
-                let to = (name, config);
 
                 let nested = nested::connect(
                     tunnel,
                     depth,
-                    to,
+                    name,
+                    config,
                     bounds.until,
                     &endpoint.text,
                     &client.tunnels,
@@ -302,7 +302,7 @@ impl Attempt<'_> {
             endpoint,
             bounds,
         } = self;
-        match (&endpoint.address, &upstream.via, addresses) {
+        match (&endpoint.address, upstream.via(), addresses) {
             (EndpointAddress::Tcp(place), Some(via), _) => {
                 let tunnel = via::tunnel(client, via, place, Carries::Bytes, bounds).await?;
                 Ok((tunnel.into_stream(), None))
@@ -330,7 +330,7 @@ impl Attempt<'_> {
     /// Names the client of the connection, if the upstream wants a PROXY header; before TLS, as the
     /// PROXY protocol demands.
     async fn introduce(self, mut stream: Stream, whose: Header) -> Result<Stream, ConnectFailure> {
-        let Some(version) = self.upstream.introduces else {
+        let Some(version) = self.upstream.proxy_header() else {
             return Ok(stream);
         };
         let header = proxy_protocol::encode(version, whose);
@@ -371,7 +371,7 @@ fn remember(memory: &Memory, first: &First) {
 }
 
 /// Connections of QUIC, one inside the other, that begin with this upstream and lead outwards.
-fn quic_depth(client: &Inner, via: &str) -> u8 {
+fn quic_depth(client: &Worker, via: &str) -> u8 {
     let mut depth = 0;
     let mut next = client.directory.upstream(via);
     while let Some(upstream) =
@@ -379,15 +379,14 @@ fn quic_depth(client: &Inner, via: &str) -> u8 {
     {
         depth += 1;
         next = upstream
-            .via
-            .as_deref()
+            .via()
             .and_then(|via| client.directory.upstream(via));
     }
 
     depth
 }
 
-impl Inner {
+impl Worker {
     /// As [`race`]. If descriptors are short, kept connections are closed.
     pub(crate) async fn race(
         &self,

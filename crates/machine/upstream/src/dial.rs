@@ -10,7 +10,7 @@ use hermes_net::{LocalEnd, Stream, UdpSocket};
 use hermes_proto::proxy_protocol::Header;
 use tokio::time::{Instant, timeout_at};
 
-use crate::client::{Client, Inner};
+use crate::client::Client;
 use crate::connect::{self, Attempt};
 use crate::endpoint::{Active, Endpoint};
 use crate::endpoint_attempts::EndpointAttempts;
@@ -22,6 +22,7 @@ use crate::timeouts::Timeouts;
 use crate::tunnel::Tunnel;
 use crate::upstream::Upstream;
 use crate::via::{self, Carries};
+use crate::worker::Worker;
 
 /// Where a tunnel ends.
 #[derive(Clone, Copy)]
@@ -136,12 +137,12 @@ impl Client {
                 let attempts = EndpointAttempts::begin(upstream, affinity, until)
                     .await?
                     .avoiding(avoid);
-                self.inner.dial_upstream(upstream, attempts, whose).await
+                self.worker.dial_upstream(upstream, attempts, whose).await
             }
             Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
                 let dialled =
-                    timeout_at(until, self.inner.dial_target(host, port, asking, until)).await;
+                    timeout_at(until, self.worker.dial_target(host, port, asking, until)).await;
                 dialled.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint)))
             }
         }
@@ -172,16 +173,16 @@ impl Client {
                 let attempts = EndpointAttempts::begin(upstream, affinity, until)
                     .await?
                     .avoiding(avoid);
-                self.inner.udp_endpoint(upstream, attempts).await
+                self.worker.udp_endpoint(upstream, attempts).await
             }
             Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
-                let Ok(allowed) = timeout_at(until, self.inner.allowed(host, port, asking)).await
+                let Ok(allowed) = timeout_at(until, self.worker.allowed(host, port, asking)).await
                 else {
                     return Err(ConnectFailure::timeout(endpoint));
                 };
 
-                let from = self.inner.directory.target_local_end();
+                let from = self.worker.directory.target_local_end();
                 let address = routable(&allowed?, &from, &endpoint).await?;
                 Ok(UdpDialled {
                     path: UdpPath::Address(address),
@@ -194,7 +195,7 @@ impl Client {
     }
 }
 
-impl Inner {
+impl Worker {
     async fn dial_target(
         &self,
         host: &str,
@@ -304,7 +305,7 @@ impl Inner {
         endpoint: &Endpoint,
         until: Instant,
     ) -> Result<(UdpPath, Active), ConnectFailure> {
-        match (&endpoint.address, &upstream.via) {
+        match (&endpoint.address, upstream.via()) {
             (EndpointAddress::Tcp(place), Some(via)) => {
                 let tunnel = via::tunnel(
                     self,

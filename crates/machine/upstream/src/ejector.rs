@@ -6,11 +6,12 @@ use hermes_config::model::{self, Percent};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::condition::EjectionRule;
+
 /// The rule of an upstream, and the ends of the ejections in force.
 #[derive(Debug)]
 pub(crate) struct Ejector {
-    /// Failures in a row, and time of the first ejection.
-    pub(crate) rule: (u16, Duration),
+    pub(crate) rule: EjectionRule,
     /// Endpoints that may be ejected at once.
     most: usize,
     ends: Mutex<Vec<Instant>>,
@@ -21,9 +22,11 @@ impl Ejector {
         const CONSECUTIVE: u16 = 5;
         const TIME: Duration = Duration::from_secs(30);
         const MOST: Percent = Percent(500_000);
-        let consecutive = config.consecutive.unwrap_or(CONSECUTIVE).max(1);
         let most = config.most.unwrap_or(MOST).of(endpoints as u64);
-        let rule = (consecutive, config.time.map_or(TIME, |time| time.0));
+        let rule = EjectionRule {
+            consecutive: config.consecutive.unwrap_or(CONSECUTIVE).max(1),
+            time: config.time.map_or(TIME, |time| time.0),
+        };
 
         Self {
             rule,

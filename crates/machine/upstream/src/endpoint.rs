@@ -16,8 +16,8 @@ use crate::ejector::Ejector;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::hop::Last;
 use crate::limits::Room;
+use crate::link_use::Counted;
 use crate::news::EndpointLog;
-use crate::pool::Counted;
 use crate::quic::Memory;
 use crate::recent::Recent;
 
@@ -69,11 +69,12 @@ struct Trouble {
 }
 
 impl Endpoint {
-    /// The endpoint that `config` says, one of this many in the upstream.
+    /// The endpoint that `config` says, one of `endpoints` in the upstream.
     pub(crate) fn new(
         config: &model::Endpoint,
         ejector: Option<Arc<Ejector>>,
-        (upstream, endpoints): (&Arc<str>, usize),
+        upstream: &Arc<str>,
+        endpoints: usize,
     ) -> Self {
         let address = config.address().clone();
         let text: Arc<str> = address.to_string().into();
@@ -356,7 +357,8 @@ mod tests {
         let endpoint = Arc::new(Endpoint::new(
             &model::Endpoint::Address(address),
             None,
-            (&"x".into(), 1),
+            &"x".into(),
+            1,
         ));
         let active = Active::on(&endpoint);
         active.failed();

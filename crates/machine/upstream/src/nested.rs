@@ -55,7 +55,8 @@ const CONTEXT: [u8; 1] = [UDP_CONTEXT as u8];
 pub(crate) async fn connect(
     tunnel: Tunnel,
     depth: u8,
-    (name, config): (&str, &ClientConfig),
+    name: &str,
+    config: &ClientConfig,
     until: Instant,
     endpoint: &str,
     tunnels: &tokio_util::task::TaskTracker,

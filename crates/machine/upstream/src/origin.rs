@@ -9,7 +9,7 @@ use hermes_net::peer::canonical;
 use tokio::time::{Instant, timeout_at};
 
 use crate::checkout::Checkout;
-use crate::client::{Client, Inner};
+use crate::client::Client;
 use crate::connect;
 use crate::endpoint::Active;
 use crate::failure::{ConnectFailure, FailureKind};
@@ -17,6 +17,7 @@ use crate::pinned::Own;
 use crate::pool::{Dialling, Key};
 use crate::reached::{Reached, Transport};
 use crate::timeouts::Timeouts;
+use crate::worker::Worker;
 
 /// Says whether an address may be dialled, and if not, why. Called for every address, and again for
 /// that of a kept connection.
@@ -70,7 +71,7 @@ impl Client {
         timeouts: &Timeouts,
     ) -> Result<Checkout, ConnectFailure> {
         let until = clock::now() + timeouts.connect;
-        match timeout_at(until, self.inner.origin(origin, asking, until, None)).await {
+        match timeout_at(until, self.worker.origin(origin, asking, until, None)).await {
             Ok(done) => done,
             Err(_) => Err(ConnectFailure::timeout(place(&origin.host, origin.port))),
         }
@@ -88,7 +89,7 @@ impl Client {
         own: Own<'_>,
     ) -> Result<Checkout, ConnectFailure> {
         let until = Instant::now() + timeouts.connect;
-        match timeout_at(until, self.inner.origin(origin, asking, until, Some(own))).await {
+        match timeout_at(until, self.worker.origin(origin, asking, until, Some(own))).await {
             Ok(done) => done,
             Err(_) => Err(ConnectFailure::timeout(place(&origin.host, origin.port))),
         }
@@ -107,7 +108,7 @@ impl Client {
         asker: Asker,
         timeouts: &Timeouts,
     ) -> Result<Vec<IpAddr>, ConnectFailure> {
-        let lookup = self.inner.resolver.lookup_target(name, asker);
+        let lookup = self.worker.resolver.lookup_target(name, asker);
         match timeout_at(clock::now() + timeouts.connect, lookup).await {
             Ok(Ok(lookup)) => Ok(lookup.addresses.to_vec()),
             Ok(Err(error)) => Err(ConnectFailure::dns(name, &error)),
@@ -116,7 +117,7 @@ impl Client {
     }
 }
 
-impl Inner {
+impl Worker {
     async fn origin(
         &self,
         origin: &Origin,

@@ -56,7 +56,7 @@ impl Client {
 
         let attempt = timeout_at(
             until,
-            checkout::endpoint(&self.inner, upstream, attempt, 0, None),
+            checkout::endpoint(&self.worker, upstream, attempt, 0, None),
         )
         .await;
 

@@ -6,13 +6,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, timeout_at};
 
-use crate::client::{Client, Inner};
+use crate::client::Client;
 use crate::condition::Fitness;
 use crate::connect::{self, Attempt};
 use crate::failure::ConnectFailure;
 use crate::pool::Key;
 use crate::reached::Bounds;
 use crate::upstream::Upstream;
+use crate::worker::Worker;
 
 /// How often missing links are opened.
 const ROUND: Duration = Duration::from_secs(1);
@@ -20,9 +21,9 @@ const ROUND: Duration = Duration::from_secs(1);
 impl Client {
     /// Keeps links open to the endpoints of upstreams that ask for it (`warm`), until [`Self::close`].
     pub fn keep_warm(&self) {
-        let client = Arc::downgrade(&self.inner);
-        let closed = self.inner.pool.closed();
-        self.inner.tasks.spawn(async move {
+        let client = Arc::downgrade(&self.worker);
+        let closed = self.worker.pool.closed();
+        self.worker.tasks.spawn(async move {
             let mut rounds = tokio::time::interval(ROUND);
             rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
@@ -43,7 +44,7 @@ impl Client {
     }
 }
 
-async fn warm_all(client: &Arc<Inner>) {
+async fn warm_all(client: &Arc<Worker>) {
     let mut attempts = JoinSet::new();
     for upstream in client
         .directory
@@ -60,7 +61,7 @@ async fn warm_all(client: &Arc<Inner>) {
 }
 
 /// Opens a link to an endpoint that has too few, unless it is unfit or failed a moment ago.
-async fn warm(client: Arc<Inner>, upstream: Arc<Upstream>, index: usize) {
+async fn warm(client: Arc<Worker>, upstream: Arc<Upstream>, index: usize) {
     let endpoint = &upstream.endpoints[index];
     let now = Instant::now();
     if endpoint.fitness(now) != Fitness::Healthy || endpoint.is_resting(now) {

@@ -2,13 +2,13 @@
 
 use tokio::time::Instant;
 
-use crate::client::Inner;
 use crate::connect::{self, Attempt};
 use crate::pool::{Dialer, Dialling};
 use crate::reached::Bounds;
 use crate::upstream::Upstream;
+use crate::worker::Worker;
 
-impl Dialer for Inner {
+impl Dialer for Worker {
     fn http<'a>(&'a self, upstream: &'a Upstream, index: usize, until: Instant) -> Dialling<'a> {
         let attempt = attempt(self, upstream, index, until);
         Box::pin(async move {
@@ -27,7 +27,7 @@ impl Dialer for Inner {
 }
 
 fn attempt<'a>(
-    client: &'a Inner,
+    client: &'a Worker,
     upstream: &'a Upstream,
     index: usize,
     until: Instant,

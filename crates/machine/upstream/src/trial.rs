@@ -17,12 +17,13 @@ use http::{HeaderValue, Method, StatusCode, Version, header};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::check::probe;
-use crate::client::{Client, Inner};
+use crate::client::Client;
 use crate::connect::{self, Attempt, DialAddresses};
 use crate::endpoint::Endpoint;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::reached::{Bounds, Reached, Transport};
 use crate::upstream::Upstream;
+use crate::worker::Worker;
 
 /// The protocol that an endpoint is tried for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +108,7 @@ impl Client {
             let addresses = within(
                 endpoint,
                 bounds,
-                connect::dial_addresses(&self.inner, upstream, endpoint),
+                connect::dial_addresses(&self.worker, upstream, endpoint),
             )
             .await;
 
@@ -125,7 +126,7 @@ impl Client {
                 .any(|version| *version != HttpVersion::H3)
             {
                 let attempt = Attempt {
-                    client: &self.inner,
+                    client: &self.worker,
                     upstream,
                     endpoint,
                     bounds,
@@ -142,7 +143,7 @@ impl Client {
             };
 
             let attempt = Attempt {
-                client: &self.inner,
+                client: &self.worker,
                 upstream,
                 endpoint,
                 bounds,
@@ -256,7 +257,7 @@ async fn answered(attempt: Attempt<'_>, reached: Reached) -> Result<Found, Conne
 }
 
 async fn ask(
-    client: &Inner,
+    client: &Worker,
     upstream: &Upstream,
     endpoint: &Endpoint,
     transport: Transport,

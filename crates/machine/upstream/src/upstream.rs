@@ -20,12 +20,13 @@ use humantime::format_rfc3339_seconds;
 use tokio::time::Instant;
 
 use crate::budget::Budget;
-use crate::choice::Choice;
+use crate::choice::{Choice, panics};
 use crate::ejector::Ejector;
 use crate::endpoint::Endpoint;
 use crate::limits::Limits;
 use crate::link_policy::LinkPolicy;
 use crate::request_fields::RequestFields;
+use crate::ring::Affinity;
 use crate::security::{self, Security};
 use crate::tunnel_sizes::TunnelSizes;
 use crate::{EndpointStatus, HopStatus, Timeouts, UpstreamStatus};
@@ -39,27 +40,35 @@ pub struct Upstream {
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
     pub(crate) versions: Vec<HttpVersion>,
     pub(crate) security: Option<Security>,
-    pub(crate) via: Option<String>,
     pub(crate) choice: Choice,
-    pub(crate) health: Option<model::Health>,
     pub(crate) limits: Limits,
     pub(crate) links: LinkPolicy,
     timeouts: Timeouts,
+    learnt: Learnt,
+    requests: RequestPolicy,
+    /// Also for [`Self::same`].
+    source: Source,
+}
+
+/// The contents of requests to an upstream that its configuration decides.
+#[derive(Debug)]
+struct RequestPolicy {
     /// Whether the node's token is shown to it.
     sends_token: bool,
-    /// The fields of every request to it.
-    request_fields: RequestFields,
-    learnt: Learnt,
+    /// The fields of every request.
+    fields: RequestFields,
     /// Of CONNECT-UDP and of connect-tcp, where they are not the default ones.
     templates: [Option<UriTemplate>; 2],
-    /// The PROXY header that connections to it begin with.
-    pub(crate) introduces: Option<Version>,
-    /// Instead of endpoints: the name of the nodes that are attached.
-    attached: Option<model::Template>,
-    /// Whether certificates of its endpoints are checked.
-    verifies: bool,
-    /// Its source, for [`Self::same`].
-    source: Source,
+}
+
+impl RequestPolicy {
+    fn build(name: &str, config: &model::Upstream) -> Result<Self, Problem> {
+        Ok(Self {
+            templates: templates(name, config)?,
+            fields: RequestFields::build(name, config)?,
+            sends_token: sends_token(config),
+        })
+    }
 }
 
 /// The experience of exchanges through an upstream, beside that of its endpoints.
@@ -106,7 +115,7 @@ impl Upstream {
 
         // Before the files are used: one that changes meanwhile counts as changed.
         let source = source(config);
-        let templates = templates(name, config)?;
+        let requests = RequestPolicy::build(name, config)?;
         let security = Security::build(name, config, &versions, record)?;
         let ejector = config
             .eject
@@ -114,7 +123,7 @@ impl Upstream {
             .map(|eject| Arc::new(Ejector::new(eject, config.endpoints.len())));
         let (upstream, count): (Arc<str>, _) = (name.into(), config.endpoints.len());
         let endpoint =
-            |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone(), (&upstream, count)));
+            |endpoint| Arc::new(Endpoint::new(endpoint, ejector.clone(), &upstream, count));
         let endpoints: Vec<_> = config.endpoints.iter().map(endpoint).collect();
 
         Ok(Arc::new(Self {
@@ -124,21 +133,11 @@ impl Upstream {
             endpoints,
             versions,
             security,
-            via: config.via.clone(),
-            health: config.health.clone(),
             limits: Limits::new(&config.limits),
             links: LinkPolicy::new(config),
             timeouts: Timeouts::default().overlaid(&config.timeouts),
-            sends_token: sends_token(config),
-            request_fields: RequestFields::build(name, config)?,
             learnt: Learnt::default(),
-            templates,
-            introduces: config.proxy_protocol.map(|version| match version {
-                ProxyProtocolVersion::V1 => Version::V1,
-                ProxyProtocolVersion::V2 => Version::V2,
-            }),
-            attached: config.attached.clone(),
-            verifies: security::details(config).is_none_or(|details| !details.insecure_skip_verify),
+            requests,
             source,
         }))
     }
@@ -165,7 +164,7 @@ impl Upstream {
 
     /// The template by which its endpoints are asked for tunnels of this kind, where it is not the default one.
     pub fn template(&self, kind: Kind) -> Option<&UriTemplate> {
-        let [udp, tcp] = &self.templates;
+        let [udp, tcp] = &self.requests.templates;
         match kind {
             Kind::ConnectUdp => udp.as_ref(),
             Kind::ConnectTcp => tcp.as_ref(),
@@ -182,14 +181,33 @@ impl Upstream {
             .any(|endpoint| !tried.contains(&endpoint.text))
     }
 
+    /// The upstream through which its endpoints are reached, if there is one.
+    pub(crate) fn via(&self) -> Option<&str> {
+        self.source.config.via.as_deref()
+    }
+
+    /// The active checks of its endpoints, if there are any.
+    pub(crate) fn health_checks(&self) -> Option<&model::Health> {
+        self.source.config.health.as_ref()
+    }
+
+    /// The PROXY header that connections to it begin with.
+    pub(crate) fn proxy_header(&self) -> Option<Version> {
+        match self.source.config.proxy_protocol? {
+            ProxyProtocolVersion::V1 => Some(Version::V1),
+            ProxyProtocolVersion::V2 => Some(Version::V2),
+        }
+    }
+
     /// The name under which nodes that it stands for are attached to this one; `None` where it has endpoints.
     pub fn attached(&self) -> Option<&model::Template> {
-        self.attached.as_ref()
+        self.source.config.attached.as_ref()
     }
 
     /// Whether the certificates that its endpoints show are checked, so that the names in them are theirs.
     pub fn verifies(&self) -> bool {
-        self.verifies
+        let tls = security::details(&self.source.config);
+        tls.is_none_or(|details| !details.insecure_skip_verify)
     }
 
     /// Whether its endpoints are spoken to under TLS.
@@ -199,12 +217,12 @@ impl Upstream {
 
     /// Whether the node's token is shown to it: as configured, or else under TLS or where every endpoint is local.
     pub fn sends_token(&self) -> bool {
-        self.sends_token
+        self.requests.sends_token
     }
 
     /// Whether it is shown credentials of its own.
     pub fn has_credentials(&self) -> bool {
-        self.request_fields.has_credentials()
+        self.requests.fields.has_credentials()
     }
 
     /// The credentials that a proxy's 407 asks the configuration for; `None` for other answers.
@@ -216,7 +234,7 @@ impl Upstream {
         let path = child("upstreams", Chain::last_of(&self.name));
         Some(if self.has_credentials() {
             format!("it does not accept `{path}.credentials`")
-        } else if self.sends_token && has_token {
+        } else if self.requests.sends_token && has_token {
             "it does not accept the token of this node".to_owned()
         } else {
             format!("it wants credentials: write `{path}.credentials`")
@@ -225,7 +243,7 @@ impl Upstream {
 
     /// A request as it is sent there: with its credentials and the fields that are configured, if there are any.
     pub fn addressed<'a>(&self, head: &'a RequestHead, receiver: Receiver) -> Cow<'a, RequestHead> {
-        if self.request_fields.is_empty() {
+        if self.requests.fields.is_empty() {
             return Cow::Borrowed(head);
         }
         let mut head = head.clone();
@@ -240,7 +258,7 @@ impl Upstream {
 
     /// Writes the fields of every request to it: its credentials, and the configured fields.
     pub fn add_fields(&self, fields: &mut Fields, receiver: Receiver) {
-        self.request_fields.write(fields, receiver);
+        self.requests.fields.write(fields, receiver);
     }
 
     /// Whether `config`, and the files it names, would make the same upstream again.
@@ -270,14 +288,14 @@ impl Upstream {
                 .map(HttpVersion::number)
                 .collect(),
             tls: self.security.is_some(),
-            via: self.via.clone(),
-            attached: self.attached.as_ref().map(ToString::to_string),
+            via: self.via().map(str::to_owned),
+            attached: self.attached().map(ToString::to_string),
             endpoints: self
                 .endpoints
                 .iter()
                 .map(|endpoint| self.endpoint_status(endpoint, now))
                 .collect(),
-            panics: self.endpoints.len() > 1 && self.panics(now),
+            panics: self.endpoints.len() > 1 && panics(&self.endpoints, now),
             waiting: self.limits.waiting(),
             refused: self.limits.refused(),
         }
@@ -326,7 +344,7 @@ impl Upstream {
     /// How its endpoints were reached, as hops of a chain.
     pub fn hops(&self) -> Vec<HopStatus> {
         let now = clock::now();
-        let behind = self.via.is_some();
+        let behind = self.via().is_some();
         let status = |endpoint: &Arc<Endpoint>| {
             let quic = self
                 .versions
@@ -338,6 +356,11 @@ impl Upstream {
         };
 
         self.endpoints.iter().map(status).collect()
+    }
+
+    /// The endpoint to try next; `None` when all were `tried`.
+    pub(crate) fn pick(&self, tried: &[usize], affinity: Option<Affinity>) -> Option<usize> {
+        self.choice.pick(&self.endpoints, tried, affinity)
     }
 
     /// Whether HTTP/3 is preferred, and another version will do.

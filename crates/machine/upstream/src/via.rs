@@ -15,12 +15,12 @@ use http::header::PROXY_AUTHORIZATION;
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Method, StatusCode, Version};
 
-use crate::checkout::Opened;
-use crate::client::Inner;
 use crate::failure::{ConnectFailure, FailureKind};
+use crate::opened::Opened;
 use crate::reached::Bounds;
 use crate::tunnel::Tunnel;
 use crate::upstream::Upstream;
+use crate::worker::Worker;
 
 /// Proxies through which one connection may pass: configurations have no cycles, so this only
 /// bounds their length.
@@ -46,7 +46,7 @@ pub(crate) enum Carries {
 ///
 /// Boxed, because that upstream may be reached through a further one.
 pub(crate) fn tunnel<'a>(
-    client: &'a Inner,
+    client: &'a Worker,
     via: &'a str,
     place: &'a HostPort,
     carries: Carries,
@@ -54,66 +54,116 @@ pub(crate) fn tunnel<'a>(
 ) -> Pin<Box<dyn Future<Output = Result<Tunnel, ConnectFailure>> + Send + 'a>> {
     Box::pin(async move {
         let target = place.to_string();
-        let unreachable = |reason: String| {
-            ConnectFailure::new(FailureKind::Via { status: None }, &target, reason)
-        };
-
         if bounds.depth >= DEPTH {
-            return Err(unreachable(format!("more than {DEPTH} proxies on the way")));
+            let reason = format!("more than {DEPTH} proxies on the way");
+            return Err(unreachable(&target, reason));
         }
         let Some(upstream) = client.directory.upstream(via) else {
-            return Err(unreachable(format!(
-                "there is no upstream `{via}` to go through"
-            )));
+            let reason = format!("there is no upstream `{via}` to go through");
+            return Err(unreachable(&target, reason));
         };
 
+        let opening = Opening {
+            client,
+            upstream,
+            place,
+            target,
+            carries,
+        };
         // The proxy may itself be reached via another one; the depth ends a circle.
         let further = Bounds {
             depth: bounds.depth + 1,
             ..bounds
         };
 
-        for attempt in 1..=ATTEMPTS {
-            let checkout = client
-                .checkout(&upstream, further)
-                .await
-                .map_err(|failure| ConnectFailure {
-                    reason: format!("via {}: {}", failure.endpoint, failure.reason),
-                    endpoint: target.clone(),
-                    before: Vec::new(),
-                    ..failure
-                })?;
-
-            let reused = checkout.reused;
-            let proxy = checkout.endpoint.clone();
-            let head = head(client, &upstream, &proxy, place, carries).map_err(unreachable)?;
-            let answer = match checkout.open(&head, None, Receiver::Proxy).await {
-                Ok(opened) => ask(opened).await,
-                Err(error) => Err(error),
-            };
-
-            match answer {
-                Ok(Answer::Tunnel(tunnel)) => return Ok(*tunnel),
-                Ok(Answer::Refused(status, why)) => {
-                    let why = why.or_else(|| {
-                        upstream
-                            .wanted_credentials(status, client.directory.token(&upstream).is_some())
-                    });
-                    return Err(refused(&target, &proxy, (status, why)));
-                }
-                // Another attempt would get the same alert.
-                Err(error) if alert_of(&error).is_some() => {
-                    return Err(untrusted(&target, &proxy, &error));
-                }
-                // No bytes of ours were in the tunnel yet, so asking again does no harm.
-                Err(error)
-                    if attempt < ATTEMPTS && (reused || error.processed == Processed::No) => {}
-                Err(error) => return Err(unreachable(format!("via {proxy}: {error}"))),
+        let mut attempts = 1;
+        loop {
+            match opening.attempt(further).await {
+                Ok(tunnel) => return Ok(tunnel),
+                Err(failed) if failed.may_repeat && attempts < ATTEMPTS => attempts += 1,
+                Err(failed) => return Err(failed.failure),
             }
         }
-
-        Err(unreachable(format!("via {via}: no tunnel")))
     })
+}
+
+/// The opening of one tunnel.
+struct Opening<'a> {
+    client: &'a Worker,
+    upstream: Arc<Upstream>,
+    place: &'a HostPort,
+    /// The place, as failures name it.
+    target: String,
+    carries: Carries,
+}
+
+/// An attempt to open a tunnel that failed.
+struct FailedAttempt {
+    failure: ConnectFailure,
+    /// Another attempt does no harm, and may succeed.
+    may_repeat: bool,
+}
+
+impl From<ConnectFailure> for FailedAttempt {
+    fn from(failure: ConnectFailure) -> Self {
+        Self {
+            failure,
+            may_repeat: false,
+        }
+    }
+}
+
+impl Opening<'_> {
+    async fn attempt(&self, bounds: Bounds) -> Result<Tunnel, FailedAttempt> {
+        let checkout = self.client.checkout(&self.upstream, bounds).await;
+        let checkout = checkout.map_err(|failure| ConnectFailure {
+            reason: format!("via {}: {}", failure.endpoint, failure.reason),
+            endpoint: self.target.clone(),
+            before: Vec::new(),
+            ..failure
+        })?;
+
+        let reused = checkout.reused;
+        let proxy = checkout.endpoint.clone();
+        let head = head(
+            self.client,
+            &self.upstream,
+            &proxy,
+            self.place,
+            self.carries,
+        )
+        .map_err(|reason| unreachable(&self.target, reason))?;
+        let answer = match checkout.open(&head, None, Receiver::Proxy).await {
+            Ok(opened) => ask(opened).await,
+            Err(error) => Err(error),
+        };
+
+        match answer {
+            Ok(Answer::Tunnel(tunnel)) => Ok(*tunnel),
+            Ok(Answer::Refused(status, why)) => {
+                let why = why.or_else(|| self.wanted_credentials(status));
+                Err(refused(&self.target, &proxy, status, why).into())
+            }
+            // Another attempt would get the same alert.
+            Err(error) if alert_of(&error).is_some() => {
+                Err(untrusted(&self.target, &proxy, &error).into())
+            }
+            Err(error) => Err(FailedAttempt {
+                // No bytes of ours were in the tunnel yet, so asking again does no harm.
+                may_repeat: reused || error.processed == Processed::No,
+                failure: unreachable(&self.target, format!("via {proxy}: {error}")),
+            }),
+        }
+    }
+
+    fn wanted_credentials(&self, status: StatusCode) -> Option<String> {
+        let has_token = self.client.directory.token(&self.upstream).is_some();
+        self.upstream.wanted_credentials(status, has_token)
+    }
+}
+
+fn unreachable(target: &str, reason: String) -> ConnectFailure {
+    ConnectFailure::new(FailureKind::Via { status: None }, target, reason)
 }
 
 /// The alert with which a proxy ended the connection, if it did.
@@ -129,11 +179,7 @@ fn untrusted(target: &str, proxy: &str, error: &StreamError) -> ConnectFailure {
     ConnectFailure::new(kind, target, format!("via {proxy}: {error}"))
 }
 
-fn refused(
-    target: &str,
-    proxy: &str,
-    (status, why): (StatusCode, Option<String>),
-) -> ConnectFailure {
+fn refused(target: &str, proxy: &str, status: StatusCode, why: Option<String>) -> ConnectFailure {
     let why = why.map_or_else(String::new, |why| format!(" ({why})"));
     let reason = format!("via {proxy}: it answered {status}{why}");
     ConnectFailure::new(
@@ -146,7 +192,7 @@ fn refused(
 }
 
 fn head(
-    client: &Inner,
+    client: &Worker,
     upstream: &Arc<Upstream>,
     proxy: &str,
     place: &HostPort,

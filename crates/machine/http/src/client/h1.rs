@@ -29,7 +29,7 @@ pub fn open(
     home: Option<Arc<dyn Home>>,
 ) -> Result<(Outgoing, crate::Pending), StreamError> {
     let limits = MessageLimits::of_responses();
-    open_within(connection, (head, length), receiver, home, limits)
+    open_within(connection, head, length, receiver, home, limits)
 }
 
 /// As [`open`], for a response within these limits.
@@ -38,7 +38,8 @@ pub fn open(
 /// As for [`open`].
 pub fn open_within(
     mut connection: Connection,
-    (head, length): (&RequestHead, Option<u64>),
+    head: &RequestHead,
+    length: Option<u64>,
     receiver: Receiver,
     home: Option<Arc<dyn Home>>,
     limits: MessageLimits,

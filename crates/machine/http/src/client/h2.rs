@@ -14,12 +14,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::error::{Cause, StreamError};
 use crate::h2::alert::{Alert, AlertedStream};
+use crate::h2::dispatch::News;
 use crate::h2::drive::ConnectionDriver;
 use crate::h2::handle::StreamHandle;
 pub use crate::h2::keepalive::Keepalive;
 use crate::h2::keepalive::silence;
 use crate::h2::profile::{Profile, remembered_streams};
-use crate::h2::shared::{Joint, News};
+use crate::h2::shared::Joint;
 use crate::h2::windows::{self, Windows};
 use crate::h2::{
     FRAME_SIZE, HEADER_TABLE, SEND_BUFFER, STREAM_WINDOW, StreamReceiver, StreamSender, convert,

@@ -24,10 +24,12 @@ use crate::error::{Cause, NO_ROOM, StreamError};
 use crate::h2::Profile;
 use crate::h3::convert;
 use crate::h3::drive::drive;
+use crate::h3::hold::Hold;
 use crate::h3::priority::Order;
 use crate::h3::reader::{Failure, Part, Reader};
 use crate::h3::sender::Sender;
-use crate::h3::shared::{Hold, Shared, StreamState};
+use crate::h3::shared::Shared;
+use crate::h3::stream_state::StreamState;
 use crate::h3::tables::{HEADER_TABLE, SectionBounds, Tables};
 use crate::h3::{RequestStreamReceiver, RequestStreamSender, Watched};
 use crate::pending::{Awaited, Event};
@@ -110,7 +112,8 @@ impl QuicLink {
             connection,
             Role::Client,
             SectionBounds::of(answers),
-            (order, HEADER_TABLE),
+            order,
+            HEADER_TABLE,
         );
 
         let (hold, gone) = Hold::new();
@@ -212,7 +215,7 @@ impl QuicLink {
             sent => sent?,
         };
 
-        let again = early.then(|| Again {
+        let again = early.then(|| EarlyRequest {
             link: self.clone(),
             request,
             section,
@@ -220,7 +223,12 @@ impl QuicLink {
         Ok((outgoing, self.pending(head, reader, again)))
     }
 
-    fn pending(&self, head: &RequestHead, reader: Reader, again: Option<Again>) -> crate::Pending {
+    fn pending(
+        &self,
+        head: &RequestHead,
+        reader: Reader,
+        again: Option<EarlyRequest>,
+    ) -> crate::Pending {
         let pending = RequestStreamResponse {
             reader: Some(reader),
             method: head.method.clone(),
@@ -354,13 +362,13 @@ impl Request {
 
 /// The parts of a request that are needed to send it again.
 #[derive(Debug)]
-struct Again {
+struct EarlyRequest {
     link: QuicLink,
     request: Request,
     section: BytesMut,
 }
 
-impl Again {
+impl EarlyRequest {
     /// Sends it when it is early no more.
     async fn send(self) -> Result<Reader, StreamError> {
         self.link.shared.connection.confirmed().await;
@@ -409,7 +417,7 @@ async fn overdue(shared: &Shared) {
         .await
         .is_err()
     {
-        let _ = shared.given_up.set("its handshake did not end");
+        shared.give_up("its handshake did not end");
         return;
     }
 
@@ -423,7 +431,7 @@ pub struct RequestStreamResponse {
     reader: Option<Reader>,
     method: Method,
     /// Of a request that was sent early, until it was sent once more.
-    again: Option<Again>,
+    again: Option<EarlyRequest>,
 }
 
 impl RequestStreamResponse {

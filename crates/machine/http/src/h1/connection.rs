@@ -132,12 +132,14 @@ impl ReadSide {
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let size = self.size();
+        // An empty buffer that still owns its room is filled again; otherwise the room that this thread's connections share is used.
         if self.buffer.is_empty() && !self.buffer.try_reclaim(size) {
             return self.poll_read_empty(cx);
         }
 
         self.buffer.reserve(size);
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut self.buffer);
+        // A connection that waits should keep no room of its own.
         if read.is_pending() {
             self.rest();
         }
@@ -166,6 +168,7 @@ impl ReadSide {
         room.reserve(self.size());
         let read = poll_read_buf(Pin::new(&mut self.half), cx, &mut room);
 
+        // A head of some hundred bytes: copied, so that the large room stays for the next connection.
         if is_little(&room) {
             self.buffer = BytesMut::from(&room[..]);
             room.clear();
@@ -274,6 +277,8 @@ impl Connection {
     /// Whether another exchange can begin. A peer that closed, or spoke out of turn, makes the connection unusable.
     pub fn is_usable(&mut self) -> bool {
         let mut cx = Context::from_waker(std::task::Waker::noop());
+        // Ready would mean the end, an error, or bytes that no request asked for: a response to nothing could be taken for the next
+        // one's.
         self.reusable && self.read.buffer.is_empty() && self.read.poll_fill(&mut cx).is_pending()
     }
 

@@ -13,12 +13,13 @@ use hermes_proto::h2::{FrameBatch, Reason};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::bandwidth::{Bandwidth, Finding};
+use super::dispatch::News;
 use super::over::Over;
 use super::piece::Piece;
 use super::read_buffer::ReadBuffer;
-use super::shared::{Joint, News};
+use super::shared::Joint;
 use super::turn_length::TurnLength;
-use super::unfinished::{UnfinishedSection, Unwhole};
+use super::unfinished::{IncompleteInput, UnfinishedSection};
 use super::{STREAM_WINDOW, windows};
 
 /// Rounds in which heads are decoded before others have their turn on the worker, 256 KiB of them in each: few bytes can be many.
@@ -263,8 +264,8 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         let is_caught_up = !self.is_behind;
         if let Some(unfinished) = self.unfinished.as_mut().filter(|_| is_caught_up) {
             let section = core.machine.unfinished();
-            let unwhole = Unwhole::of(section, self.taken, self.input.len());
-            if let Err(words) = unfinished.note(self.joint.arrivals.account().peer(), unwhole) {
+            let incomplete = IncompleteInput::of(section, self.taken, self.input.len());
+            if let Err(words) = unfinished.note(self.joint.arrivals.account().peer(), incomplete) {
                 core.machine.abort(Reason::ENHANCE_YOUR_CALM, words);
             }
         }

@@ -42,16 +42,20 @@ impl Drop for StreamHandle {
             return;
         };
 
+        // Counted here, not by the `Arc`: the driver holds the connection, but only owners hold a stream.
         inbox.handles -= 1;
         if inbox.handles > 0 {
             return;
         }
 
+        // The window of the connection counts unread bytes of all its streams: without this credit, streams that are dropped half read
+        // would stall the others.
         let unread = inbox.data.len();
         core.inboxes.remove(&self.stream);
         core.machine.abandon(self.stream);
         core.machine.release(self.stream, unread as u32);
 
+        // The driver ends with the last stream, also where that leaves nothing to write.
         if core.is_left {
             core.rouse();
         } else {
@@ -90,6 +94,7 @@ impl StreamHandle {
             return Poll::Ready(Err(StreamError::new(Cause::Incomplete)));
         };
 
+        // Input before failure: bytes that came before a reset still count.
         if let Some(found) = take(inbox) {
             return Poll::Ready(Ok(found));
         }
@@ -111,6 +116,7 @@ impl StreamHandle {
     ) -> Poll<Result<(ResponseHead, bool), StreamError>> {
         let take = |inbox: &mut Inbox| {
             let head = inbox.heads.pop()?;
+            // Interim responses leave the exchange without a reader: only the final one hands its content out.
             inbox.has_reader |= !head.0.status.is_informational();
             Some(head)
         };
@@ -186,6 +192,7 @@ impl StreamHandle {
         let mut core = self.joint.core();
         match core.machine.capacity(self.stream) {
             Some(0) if core.over.is_none() => {
+                // Asked for under the lock that saw no room: a WINDOW_UPDATE cannot slip in between.
                 core.machine.await_capacity(self.stream);
                 if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
                     set(&mut inbox.writer, cx.waker());
@@ -215,6 +222,7 @@ impl StreamHandle {
         let mut core = self.joint.core();
         core.machine.reset(self.stream, reason);
         if let Some(inbox) = core.inboxes.get_mut(&self.stream) {
+            // Both halves of the stream end; the first failure stays their cause.
             inbox.failure.get_or_insert(Failure::Reset(reason));
             inbox.wake_all();
         }
@@ -225,6 +233,7 @@ impl StreamHandle {
     pub(crate) fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<StreamError> {
         let mut core = self.joint.core();
         if let Some(inbox) = core.inboxes.get_mut(&self.stream)
+            // RFC 9113, 8.1: a server may reset a stream without an error after its whole response, which still counts until it is read.
             && inbox.is_whole_and_unread()
         {
             set(&mut inbox.writer, cx.waker());
@@ -261,6 +270,7 @@ pub(crate) enum Arrived {
 
 fn set(place: &mut Option<Waker>, waker: &Waker) {
     match place {
+        // Tasks poll often and change rarely: cloning a waker each time is two atomic operations.
         Some(known) if known.will_wake(waker) => {}
         _ => *place = Some(waker.clone()),
     }

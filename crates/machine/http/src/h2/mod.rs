@@ -5,6 +5,7 @@
 pub(crate) mod alert;
 mod bandwidth;
 pub(crate) mod convert;
+pub(crate) mod dispatch;
 pub(crate) mod drive;
 pub(crate) mod handle;
 mod inbox;

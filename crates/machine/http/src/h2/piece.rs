@@ -1,19 +1,19 @@
 //! Content on its way into the socket, counted until it is there.
 
 use bytes::{Buf, Bytes};
-use hermes_net::memory::Held;
+use hermes_net::memory::HeldBytes;
 use hermes_proto::h2::Content;
 
 /// A piece of content. Its bytes count until they are written, or dropped with the stream.
 #[derive(Debug)]
 pub(crate) struct Piece {
     bytes: Bytes,
-    held: Held,
+    held: HeldBytes,
 }
 
 impl Piece {
     /// Bytes that are counted by `held`.
-    pub(crate) fn new(bytes: Bytes, held: Held) -> Self {
+    pub(crate) fn new(bytes: Bytes, held: HeldBytes) -> Self {
         Self { bytes, held }
     }
 }

@@ -7,45 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
 use hermes_net::clock;
-use hermes_net::memory::{Arrivals, ConnectionCharges, ExchangeCharge};
-use hermes_proto::fields::Fields;
-use hermes_proto::h2::{ByNumber, Connection, ConnectionOptions, Event, Failure, Rank, Reason};
+use hermes_net::memory::{Arrivals, ConnectionCharges};
+use hermes_proto::h2::{ByNumber, Connection, ConnectionOptions, Failure, Rank, Reason};
 use hermes_proto::h3::Priority;
 use hermes_proto::head::RequestHead;
-use http::StatusCode;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::handle::StreamHandle;
 use super::inbox::{Heads, Inbox};
 use super::over::{Over, failed};
 use super::piece::Piece;
-use crate::error::{NO_ROOM, StreamError};
+use crate::error::StreamError;
 use crate::priority::{self, Signals};
-
-/// An event for the driver itself.
-#[derive(Debug)]
-pub(crate) enum News {
-    /// An exchange is offered.
-    Request(StreamHandle, ChargedRequest, bool),
-    /// A request is to be refused with a status and the reason.
-    Refuse(StreamHandle, StatusCode, std::borrow::Cow<'static, str>),
-    /// The peer's SETTINGS have come.
-    Settled,
-    /// The peer takes no more streams.
-    Goaway,
-    /// Another connection should take over.
-    Retire,
-    /// The window of each stream should be this many bytes.
-    Grow(u32),
-}
-
-/// A request, and its charge.
-#[derive(Debug)]
-pub(crate) struct ChargedRequest {
-    pub(crate) head: RequestHead,
-    pub(crate) charge: ExchangeCharge,
-}
 
 /// The part that is changed.
 #[derive(Debug)]
@@ -87,13 +60,14 @@ impl Core {
 
     /// As [`Core::kick`], unconditionally.
     pub(crate) fn rouse(&mut self) {
+        // Taken: until the driver polls again, further commands of this batch wake no one.
         if let Some(driver) = self.driver.take() {
             driver.wake();
         }
     }
 
     /// A request has come: its priority signal, or an earlier PRIORITY_UPDATE, takes effect.
-    fn requested(&mut self, stream: u32, request: &RequestHead) {
+    pub(super) fn requested(&mut self, stream: u32, request: &RequestHead) {
         let early = self.early.iter().rposition(|(early, _)| *early == stream);
         let early = early.and_then(|place| self.early.remove(place));
         if let Some((_, priority)) = early {
@@ -104,10 +78,11 @@ impl Core {
     }
 
     /// A PRIORITY_UPDATE has come. One for a stream that is over means nothing, and its advice is dropped with those that are too many.
-    fn updated(&mut self, stream: u32, priority: Priority) {
+    pub(super) fn updated(&mut self, stream: u32, priority: Priority) {
         if self.inboxes.contains_key(&stream) {
             return self.advise(stream, |signals| signals.update(priority));
         }
+        // The oldest goes: a peer could fill the queue with streams that never come.
         if self.early.len() >= EARLY_UPDATES {
             self.early.pop_front();
         }
@@ -134,12 +109,13 @@ impl Core {
     /// Whether another head may be sent now; if not, [`Joint::departed`] says when.
     fn admits_head(&mut self) -> bool {
         let is_full = self.machine.backlog() > HEADS && !self.is_over();
+        // Noted under the lock, so that the driver sees it before it empties the output.
         self.is_head_waiting |= is_full;
         !is_full
     }
 
     /// Ends a stream for a failure of its input.
-    fn give_up(&mut self, stream: u32, failure: Failure) {
+    pub(super) fn give_up(&mut self, stream: u32, failure: Failure) {
         self.machine.reset(stream, Reason::ENHANCE_YOUR_CALM);
         if let Some(inbox) = self.inboxes.get_mut(&stream) {
             inbox.heads = Heads::default();
@@ -232,6 +208,7 @@ impl Joint {
     /// link, some always waits.
     pub(crate) async fn has_room_for_head(&self) {
         loop {
+            // Before the look: a notice between the look and the wait would be lost.
             let departed = self.departed.notified();
             if self.core().admits_head() {
                 return;
@@ -260,166 +237,5 @@ impl Joint {
     /// Why it is over.
     pub(crate) fn over(&self) -> Option<StreamError> {
         self.core.lock().over.as_ref().map(Over::error)
-    }
-
-    /// Passes the machine's events to the streams, and the rest to the driver.
-    pub(crate) fn dispatch(self: &Arc<Self>, core: &mut Core, news: &mut VecDeque<News>) {
-        while let Some(event) = core.machine.poll_event() {
-            match event {
-                Event::Request {
-                    stream,
-                    request,
-                    end,
-                } => {
-                    if let Some(news_of_it) = self.requested(core, stream, request, end) {
-                        news.push_back(news_of_it);
-                    }
-                }
-                Event::Refuse {
-                    stream,
-                    status,
-                    words,
-                } => {
-                    let handle = self.adopt(core, stream);
-                    news.push_back(News::Refuse(handle, status, words));
-                }
-                Event::Openable => self.openable.notify_one(),
-                Event::Settled => news.push_back(News::Settled),
-                Event::Pong => {
-                    self.pongs.fetch_add(1, Ordering::Relaxed);
-                    self.answered.notify_waiters();
-                }
-                Event::Goaway { .. } => {
-                    self.openable.notify_waiters();
-                    news.push_back(News::Goaway);
-                }
-                Event::Retire => news.push_back(News::Retire),
-                Event::PriorityUpdate { stream, signal } => {
-                    core.updated(stream, signal.over(Priority::default()));
-                }
-                event => self.deliver(core, event),
-            }
-        }
-    }
-
-    /// Takes a request in, if there is room for it.
-    fn requested(
-        self: &Arc<Self>,
-        core: &mut Core,
-        stream: u32,
-        head: RequestHead,
-        end: bool,
-    ) -> Option<News> {
-        let Ok(charge) = self.charges.arrive(head.footprint()) else {
-            core.machine.refuse(stream);
-            return None;
-        };
-
-        let handle = self.adopt(core, stream);
-        core.requested(stream, &head);
-        if end && let Some(inbox) = core.inboxes.get_mut(&stream) {
-            inbox.end = Some(None);
-        } else {
-            self.arrivals.open(stream, 0);
-        }
-
-        let request = ChargedRequest { head, charge };
-        Some(News::Request(handle, request, end))
-    }
-
-    /// Charges fields that came on a stream and wait for its owners.
-    ///
-    /// # Errors
-    /// There is no room for them.
-    fn charge(&self, inbox: &mut Inbox, fields: &Fields) -> Result<(), Failure> {
-        let bytes = fields.footprint();
-        let charged = match &mut inbox.charge {
-            Some(charge) => charge.add(bytes),
-            none => self.charges.add(bytes).map(|charge| {
-                *none = Some(charge);
-            }),
-        };
-
-        charged.map_err(|_| Failure::Broken(Reason::ENHANCE_YOUR_CALM, NO_ROOM.into()))
-    }
-
-    /// Passes a stream's event to its owners.
-    fn deliver(&self, core: &mut Core, event: Event) {
-        let stream = match &event {
-            Event::Response { stream, .. }
-            | Event::Data { stream, .. }
-            | Event::End { stream, .. }
-            | Event::Failed { stream, .. }
-            | Event::Writable { stream } => *stream,
-            _ => return,
-        };
-
-        let Some(inbox) = core.inboxes.get_mut(&stream) else {
-            if let Event::Data { data, .. } = event {
-                // Without an owner, the credit goes back at once: otherwise the window of the
-                // connection would run dry.
-                core.machine.release(stream, data.len() as u32);
-            }
-            return;
-        };
-
-        match event {
-            Event::Response { response, end, .. } => {
-                if !response.status.is_informational() {
-                    if end {
-                        inbox.end = Some(None);
-                    } else {
-                        self.arrivals.open(stream, 0);
-                    }
-                }
-
-                let taken = inbox.heads.count(&response);
-                match taken.and_then(|()| self.charge(inbox, &response.fields)) {
-                    Ok(()) => {
-                        inbox.heads.push(response, end);
-                        Inbox::wake(&mut inbox.opener);
-                    }
-                    Err(failure) => core.give_up(stream, failure),
-                }
-            }
-            Event::Data { data, .. } => {
-                self.arrivals.came(stream, data.len());
-                inbox.data.push(data);
-                Inbox::wake(&mut inbox.reader);
-            }
-            Event::End { trailers, .. } => {
-                let charged = match &trailers {
-                    Some(fields) => self.charge(inbox, fields),
-                    None => Ok(()),
-                };
-                match charged {
-                    Ok(()) => {
-                        inbox.end = Some(trailers);
-                        Inbox::wake(&mut inbox.reader);
-                    }
-                    Err(failure) => core.give_up(stream, failure),
-                }
-            }
-            Event::Failed { failure, .. } => {
-                // The first failure is the cause; later ones follow from it.
-                inbox.failure.get_or_insert(failure);
-                inbox.wake_all();
-            }
-            _ => Inbox::wake(&mut inbox.writer),
-        }
-    }
-
-    /// The first handle of a stream.
-    pub(crate) fn adopt(self: &Arc<Self>, core: &mut Core, stream: u32) -> StreamHandle {
-        let inbox = Inbox {
-            handles: 1,
-            ..Inbox::default()
-        };
-
-        core.inboxes.insert(stream, inbox);
-        StreamHandle {
-            joint: self.clone(),
-            stream,
-        }
     }
 }

@@ -37,15 +37,15 @@ pub(crate) struct UnfinishedSection {
 
 /// The incomplete part of the input.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Unwhole {
-    part: UnwholePart,
+pub(crate) struct IncompleteInput {
+    part: InputPart,
     /// Bytes of memory that it takes.
     memory: usize,
 }
 
 /// Which part of the connection is not whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum UnwholePart {
+enum InputPart {
     /// The field section of a stream.
     Section(u32),
     /// The frame that begins behind so many bytes.
@@ -55,19 +55,19 @@ enum UnwholePart {
 /// When a section has taken too long.
 #[derive(Debug)]
 struct Deadline {
-    part: UnwholePart,
+    part: InputPart,
     sleep: Pin<Box<Sleep>>,
     /// For one that there is no room for.
     beyond_room: Option<SemaphorePermit<'static>>,
 }
 
-impl Unwhole {
+impl IncompleteInput {
     /// Of a connection with this field section, of which so many bytes were taken, and so many wait for more. No more than the head of a
     /// frame is of no weight: content often ends with some of it.
     pub(crate) fn of(section: Option<UnfinishedBlock>, taken: u64, waiting: usize) -> Option<Self> {
         let (part, memory) = match section {
-            Some(section) => (UnwholePart::Section(section.stream), section.memory),
-            None if waiting > FRAME_HEAD => (UnwholePart::Frame(taken), 0),
+            Some(section) => (InputPart::Section(section.stream), section.memory),
+            None if waiting > FRAME_HEAD => (InputPart::Frame(taken), 0),
             None => return None,
         };
 
@@ -95,9 +95,9 @@ impl UnfinishedSection {
     pub(crate) fn note(
         &mut self,
         peer: &PeerAddress,
-        unwhole: Option<Unwhole>,
+        incomplete: Option<IncompleteInput>,
     ) -> Result<(), &'static str> {
-        let Some(Unwhole { part, memory }) = unwhole else {
+        let Some(IncompleteInput { part, memory }) = incomplete else {
             self.charge.clear();
             self.late = None;
             return Ok(());

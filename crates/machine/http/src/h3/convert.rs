@@ -6,7 +6,7 @@ use hermes_proto::qpack::SectionEncoder;
 use http::uri::Scheme;
 use http::{Method, StatusCode};
 
-use super::shared::StreamState;
+use super::stream_state::StreamState;
 use super::tables::Tables;
 use crate::error::StreamError;
 use crate::head::{Kind, RequestHead, ResponseHead};

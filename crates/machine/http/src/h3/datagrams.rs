@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::queue::{Lost, Queue, Total};
-use super::shared::StreamState;
+use super::stream_state::StreamState;
 
 /// Datagrams of all streams that may arrive before their stream: packets are reordered by less than
 /// a round trip (RFC 9297, 2.1).
@@ -31,22 +31,23 @@ const EARLY_TIME: Duration = Duration::from_millis(300);
 /// The streams of a connection that take datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    known: Mutex<Known>,
+    known: Mutex<DatagramQueues>,
     total: Total,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct DatagramQueues {
     queues: HashMap<u64, Arc<Queue>>,
     early: VecDeque<(u64, Bytes, Instant)>,
     early_bytes: usize,
 }
 
-impl Known {
+impl DatagramQueues {
     /// Keeps a datagram of a stream that no one has heard of yet.
     fn hold(&mut self, stream: u64, payload: Bytes, now: Instant) {
         self.early_bytes += payload.len();
         self.early.push_back((stream, payload, now));
+        // Bounded in number, bytes and time: a peer may invent streams that never open.
         while self.early.len() > EARLY
             || self.early_bytes > EARLY_BYTES
             || self
@@ -83,6 +84,7 @@ impl Registry {
         let mut known = self.known.lock();
         let early = known.held_for(stream, Instant::now());
         queue.extend(early.into_iter());
+        // Under the lock that gave out the early ones: none can arrive in between and overtake them.
         known.queues.insert(stream, queue.clone());
         queue
     }
@@ -179,6 +181,7 @@ impl DatagramSender {
         payloads: impl IntoIterator<Item = &'a [u8]>,
     ) -> SentDatagrams {
         let payloads = payloads.into_iter();
+        // RFC 9297, 2.1: no datagrams once the sending side of the stream is closed.
         if !self.0.is_sending() {
             return SentDatagrams {
                 dropped: payloads.count(),
@@ -186,6 +189,7 @@ impl DatagramSender {
             };
         }
 
+        // One allocation for many datagrams: each is split off and frozen.
         let mut room = BytesMut::new();
         let before = prefix.len() + datagram::prefix_size(self.0.id());
         self.0

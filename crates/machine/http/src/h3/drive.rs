@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::clock;
-use hermes_net::quic::{ReadError, RecvStream, SendStream, WriteError};
+use hermes_net::quic::{ReadError, RecvStream, WriteError};
 use hermes_proto::h3::{
     Code, Control, ControlEvent, Fault, FrameDecoder, PeerStreams, Piece, Role, Settings,
     StreamType, TypeDecoder,
@@ -15,8 +15,8 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::instruction_streams::{write_all, write_instructions};
 use super::shared::Shared;
-use super::tables;
 use crate::h2::{Bucket, Budget, Verdict};
 
 /// Streams of unknown types that a peer may open at once: each costs a stream, and has no use.
@@ -44,7 +44,7 @@ pub(crate) async fn drive(
     let mut tasks = JoinSet::new();
     tasks.spawn(write_control(shared.clone(), settings, later));
     tasks.spawn(receive_datagrams(shared.clone()));
-    tasks.spawn(tables::write(shared.clone()));
+    tasks.spawn(write_instructions(shared.clone()));
     let peer = Arc::new(Mutex::new(Peer::new(shared.role, control)));
 
     loop {
@@ -127,7 +127,7 @@ async fn write_control(
     let mut next = Some(first.freeze());
 
     while let Some(bytes) = next {
-        match write(&mut stream, bytes).await {
+        match write_all(&mut stream, bytes).await {
             Ok(()) => {}
             // RFC 9114, 6.2.1: it must not be stopped either.
             Err(WriteError::Stopped(_)) => {
@@ -142,14 +142,6 @@ async fn write_control(
     }
 
     shared.connection.closed().await;
-    Ok(())
-}
-
-pub(crate) async fn write(stream: &mut SendStream, bytes: Bytes) -> Result<(), WriteError> {
-    let mut pieces = [bytes];
-    while !pieces[0].is_empty() {
-        stream.write(&mut pieces).await?;
-    }
     Ok(())
 }
 

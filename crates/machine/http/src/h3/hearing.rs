@@ -6,9 +6,13 @@
 //! heard as soon as it is there again.
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hermes_net::quic::PathStats;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 /// How often to look.
@@ -21,6 +25,41 @@ const SOON: Duration = Duration::from_millis(50);
 /// back without need makes them late, not holding them back loses them.
 const ROUND_TRIPS: u32 = 3;
 const BOUNDS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(1);
+
+/// Whether something comes back on a connection: as its liveness monitor says, and as its acknowledgements show.
+#[derive(Debug, Default)]
+pub(crate) struct Reception {
+    /// The monitor's word.
+    silent: AtomicBool,
+    /// Something comes back again, or never will.
+    returned: Notify,
+    hearing: Mutex<Hearing>,
+}
+
+impl Reception {
+    /// Whether nothing comes back, as the monitor said last.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// Sets the monitor's word.
+    pub(crate) fn set_silent(&self, silent: bool) {
+        self.silent.store(silent, Ordering::Relaxed);
+        if !silent {
+            self.returned.notify_waiters();
+        }
+    }
+
+    /// Whether bytes sent now may be lost.
+    pub(crate) fn holds_back(&self, now: Instant, stats: impl FnOnce() -> PathStats) -> bool {
+        self.is_silent() || self.hearing.lock().look(now, stats)
+    }
+
+    /// Resolves when the monitor's word changes to the better.
+    pub(crate) fn returned(&self) -> Notified<'_> {
+        self.returned.notified()
+    }
+}
 
 /// Observations of a connection.
 #[derive(Debug, Default)]

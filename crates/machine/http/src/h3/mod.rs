@@ -10,7 +10,9 @@ pub(crate) mod drive;
 mod errors;
 mod finishing;
 mod hearing;
+pub(crate) mod hold;
 mod incoming;
+mod instruction_streams;
 mod load;
 pub(crate) mod outgoing;
 pub(crate) mod priority;
@@ -18,6 +20,7 @@ mod queue;
 pub(crate) mod reader;
 pub(crate) mod sender;
 pub(crate) mod shared;
+pub(crate) mod stream_state;
 pub(crate) mod tables;
 mod watched;
 

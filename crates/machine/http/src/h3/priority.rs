@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use hermes_proto::h3::{Code, Fault, Priority, Signal};
 use parking_lot::Mutex;
 
-use super::shared::StreamState;
+use super::stream_state::StreamState;
 use crate::priority::Signals;
 
 /// PRIORITY_UPDATEs kept until their requests arrive: few come early, and they are only advice.

@@ -10,7 +10,7 @@ use hermes_net::quic::{ReadError, RecvStream};
 use hermes_proto::h3::{Code, Fault, Frame, FrameDecoder, Piece, Role, Section, Sequence};
 
 use super::PIECE;
-use super::shared::StreamState;
+use super::stream_state::StreamState;
 use crate::error::{Cause, NO_ROOM, StreamError};
 
 /// The parts of a stream's input.

@@ -8,7 +8,7 @@ use hermes_proto::h3::{Code, FrameType, Role, frame};
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::errors;
-use super::shared::StreamState;
+use super::stream_state::StreamState;
 use crate::error::{Cause, Reset, StreamError};
 
 /// Payloads below this size are copied behind the head of their frame, in bytes: that costs less than a piece of their own.
@@ -170,12 +170,10 @@ impl Sender {
                 self.state.note_cancelled();
                 errors::reset(Code::from(code))
             }
-            Stopped::Lost(_) => self
-                .state
-                .shared()
-                .given_up
-                .get()
-                .map_or(Reset::Lost, |reason| Reset::Silent(reason)),
+            Stopped::Lost(_) => {
+                let given_up = self.state.shared().given_up();
+                given_up.map_or(Reset::Lost, Reset::Silent)
+            }
             Stopped::Acked => std::future::pending().await,
         }
     }

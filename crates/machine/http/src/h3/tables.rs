@@ -1,20 +1,15 @@
-//! The QPACK tables of a connection (RFC 9204), and the two streams that keep them in step.
+//! The QPACK tables of a connection (RFC 9204).
 
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use hermes_net::PeerAddress;
 use hermes_net::memory::ConnectionCharges;
-use hermes_net::quic::{SendStream, WriteError};
 use hermes_proto::h1::MessageLimits;
-use hermes_proto::h3::{Code, Fault, FieldSectionLimits, Received, StreamType};
+use hermes_proto::h3::{Code, Fault, FieldSectionLimits, Received};
 use hermes_proto::qpack::{QpackDecoder, QpackEncoder, SectionEncoder};
-use hermes_proto::varint;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-
-use super::drive;
-use super::shared::Shared;
 
 /// Bytes of the dynamic table that we keep for the peer of a link. A stranger gets no table.
 #[doc(alias = "bound")]
@@ -107,7 +102,7 @@ impl Tables {
         section: &[u8],
         with: impl FnOnce(Received<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.read_within((stream, section), self.limits, with)
+        self.read_within(stream, section, self.limits, with)
     }
 
     /// Reads trailers that came on this stream.
@@ -117,12 +112,13 @@ impl Tables {
         section: &[u8],
         with: impl FnOnce(Received<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.read_within((stream, section), self.trailers, with)
+        self.read_within(stream, section, self.trailers, with)
     }
 
     fn read_within<T, E: From<Fault>>(
         &self,
-        (stream, section): (u64, &[u8]),
+        stream: u64,
+        section: &[u8],
         limits: FieldSectionLimits,
         with: impl FnOnce(Received<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -135,6 +131,7 @@ impl Tables {
         });
 
         self.wake_for(&decoder);
+        // A peer that reads no acknowledgements would let them pile up here.
         if decoder.is_unheard() {
             return Err(unheard().into());
         }
@@ -159,6 +156,7 @@ impl Tables {
     /// This stream is not read any more; it may have unread sections.
     pub(crate) fn cancel(&self, stream: u64) {
         let mut decoder = self.decoder.lock();
+        // RFC 9204, 4.4.2: lets the peer's encoder evict the entries that unread sections refer to.
         decoder.cancel(stream);
         self.wake_for(&decoder);
     }
@@ -167,6 +165,21 @@ impl Tables {
         if decoder.has_instructions() {
             self.wake.notify_one();
         }
+    }
+
+    /// The instructions of our encoder that are to be sent.
+    pub(crate) fn take_encoder_instructions(&self) -> BytesMut {
+        self.encoder.lock().take_instructions()
+    }
+
+    /// The instructions of our decoder that are to be sent.
+    pub(crate) fn take_decoder_instructions(&self) -> BytesMut {
+        self.decoder.lock().take_instructions()
+    }
+
+    /// Resolves when there may be instructions to send, also those from before the call.
+    pub(crate) async fn instructions(&self) {
+        self.wake.notified().await;
     }
 
     /// Handles input of the peer's encoder stream.
@@ -198,60 +211,4 @@ fn unheard() -> Fault {
         Code::ExcessiveLoad,
         "instructions about field sections are not read",
     )
-}
-
-/// Sends the instructions of each table, on streams that are opened with the first one.
-pub(crate) async fn write(shared: Arc<Shared>) -> Result<(), Fault> {
-    let tables = &shared.tables;
-    let mut encoder = Stream::new(StreamType::QpackEncoder);
-    let mut decoder = Stream::new(StreamType::QpackDecoder);
-
-    loop {
-        let instructions = tables.encoder.lock().take_instructions();
-        encoder.send(&shared, instructions).await?;
-        let instructions = tables.decoder.lock().take_instructions();
-        decoder.send(&shared, instructions).await?;
-        tables.wake.notified().await;
-    }
-}
-
-/// One of our two streams.
-struct Stream {
-    kind: StreamType,
-    open: Option<SendStream>,
-}
-
-impl Stream {
-    fn new(kind: StreamType) -> Self {
-        Self { kind, open: None }
-    }
-
-    async fn send(&mut self, shared: &Shared, instructions: BytesMut) -> Result<(), Fault> {
-        if instructions.is_empty() {
-            return Ok(());
-        }
-
-        let mut bytes = BytesMut::new();
-        let stream = match &mut self.open {
-            Some(stream) => stream,
-            None => {
-                let Ok(stream) = shared.connection.open_uni().await else {
-                    return Ok(());
-                };
-                varint::encode(self.kind.number(), &mut bytes);
-                self.open.insert(stream)
-            }
-        };
-
-        bytes.unsplit(instructions);
-        match drive::write(stream, bytes.freeze()).await {
-            // RFC 9204, section 4.2: it must not be stopped.
-            Err(WriteError::Stopped(_)) => Err(Fault::connection(
-                Code::ClosedCriticalStream,
-                "a stream of QPACK was stopped",
-            )),
-            // The others see it when the connection ends.
-            _ => Ok(()),
-        }
-    }
 }

@@ -58,7 +58,7 @@ impl Watched {
 
     /// Ends the link, and all that is on it, for this reason. The peer may never hear of it.
     pub fn give_up(&self, reason: &'static str) {
-        let _ = self.shared.given_up.set(reason);
+        self.shared.give_up(reason);
         self.shared
             .connection
             .close(Code::NoError.number(), b"silent");

@@ -13,11 +13,12 @@ use http::{Method, StatusCode};
 use super::options::{Handler, Options};
 use crate::error::NO_ROOM;
 use crate::exchanges::{Active, Exchanges};
+use crate::h2::dispatch::{ChargedRequest, News};
 use crate::h2::drive::ConnectionDriver;
 use crate::h2::handle::StreamHandle;
 use crate::h2::keepalive::silence;
 use crate::h2::profile::{Profile, remembered_streams};
-use crate::h2::shared::{ChargedRequest, Joint, News};
+use crate::h2::shared::Joint;
 use crate::h2::windows::{self, Windows};
 use crate::h2::{
     FRAME_SIZE, HEADER_TABLE, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,

@@ -26,7 +26,8 @@ use crate::h3::drive::drive;
 use crate::h3::priority::Order;
 use crate::h3::reader::{Failure, Part, Reader};
 use crate::h3::sender::Sender;
-use crate::h3::shared::{Shared, StreamState};
+use crate::h3::shared::Shared;
+use crate::h3::stream_state::StreamState;
 use crate::h3::tables::{HEADER_TABLE, SectionBounds};
 use crate::h3::{RequestStreamReceiver, convert};
 use crate::pace::Pace;
@@ -77,7 +78,7 @@ pub async fn serve<H: Handler>(
     };
 
     let table = if options.link { HEADER_TABLE } else { 0 };
-    let shared = Shared::new(connection, Role::Server, bounds, (order, table));
+    let shared = Shared::new(connection, Role::Server, bounds, order, table);
     let settings = Settings {
         max_field_section: Some(bounds.heads.bytes as u64),
         connect_protocol: true,
@@ -136,7 +137,7 @@ impl<H: Handler> Server<'_, H> {
         loop {
             tokio::select! {
                 accepted = self.shared.connection.accept_bi() => match accepted {
-                    Ok(streams) => next = self.accept(streams),
+                    Ok((send, recv)) => next = self.accept(send, recv),
                     Err(_) => return,
                 },
                 () = self.watch.graceful() => break,
@@ -153,7 +154,7 @@ impl<H: Handler> Server<'_, H> {
         loop {
             tokio::select! {
                 accepted = self.shared.connection.accept_bi() => match accepted {
-                    Ok(streams) => next = self.accept(streams),
+                    Ok((send, recv)) => next = self.accept(send, recv),
                     Err(_) => return,
                 },
                 () = &mut left_out => break,
@@ -195,7 +196,7 @@ impl<H: Handler> Server<'_, H> {
     }
 
     /// Begins an exchange; the stream that comes after it.
-    fn accept(&self, (send, recv): (SendStream, RecvStream)) -> u64 {
+    fn accept(&self, send: SendStream, recv: RecvStream) -> u64 {
         let next = send.id() + 4;
         let context = self.context.clone();
         let active = Active::enter(&self.active);
@@ -238,16 +239,16 @@ impl<H: Handler> Context<H> {
             let _ = timeout(SETTINGS_TIME, shared.settled()).await;
         }
 
-        let charged = (head, charge);
-        self.offer(charged, reader, Sender::new(send, state.clone()))
-            .await;
+        let sender = Sender::new(send, state.clone());
+        self.offer(head, charge, reader, sender).await;
         state.part().await;
         self.count(&state);
     }
 
     async fn offer(
         &self,
-        (mut head, charge): (RequestHead, ExchangeCharge),
+        mut head: RequestHead,
+        charge: ExchangeCharge,
         reader: Reader,
         sender: Sender,
     ) {

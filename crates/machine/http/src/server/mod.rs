@@ -1,101 +1,25 @@
-//! Serving a connection: which HTTP version it speaks, and the loop that offers its exchanges.
+//! Serving a connection: the alternation of silence and exchanges.
 
 mod h1;
 mod h2;
 pub mod h3;
+mod idle_connection;
 pub(crate) mod options;
+mod version;
 
-use bytes::BytesMut;
 use hermes_net::{Stream, Watch};
-use hermes_proto::greeting::Greeting;
-use tokio::io::AsyncReadExt;
 
-use crate::idle_connection::IdleConnection;
-use options::farewell;
+pub use idle_connection::IdleConnection;
 pub use options::{Handler, Options};
-
-/// The first bytes of every HTTP/2 client (RFC 9113, 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Serves one connection until it ends, is drained, or is forced to stop.
 pub async fn serve<H: Handler>(stream: Stream, options: &Options, handler: H, watch: &Watch) {
     let mut client = IdleConnection::new(stream);
     while client.spoken(client.time(options), watch).await {
+        // Boxed: between exchanges, which is most of the time, a connection has no room for them.
         let Some(silent) = Box::pin(client.serve(options, handler.clone(), watch)).await else {
             return;
         };
         client = silent;
     }
-}
-
-/// Serves a connection from the client's first bytes on; returns the stream, once it has been
-/// silent for long.
-pub(crate) async fn exchanges<H: Handler>(
-    client: IdleConnection,
-    options: &Options,
-    handler: H,
-    watch: &Watch,
-) -> Option<Stream> {
-    let IdleConnection { mut stream, begun } = client;
-    let info = stream.info().clone();
-    let mut first = BytesMut::new();
-    let alpn_h2 = info
-        .tls
-        .as_ref()
-        .is_some_and(|tls| tls.alpn.as_deref() == Some(b"h2"));
-
-    // Where ALPN did not choose it, HTTP/2 is known by its preface (RFC 9113, 3.4).
-    let is_h2 = if begun {
-        false
-    } else if alpn_h2 {
-        true
-    } else {
-        Box::pin(sniff(&mut stream, &mut first, options, watch)).await?
-    };
-
-    let greeting = if info.tls.is_none() && !is_h2 {
-        Greeting::of(&first)
-    } else {
-        None
-    };
-
-    if let Some(greeting) = greeting {
-        handler.greeted(greeting, &info);
-        let connection = crate::h1::Connection::new(stream, first);
-        Box::pin(h1::refuse_greeting(connection, greeting, &info, &handler)).await;
-        None
-    } else if is_h2 {
-        stream.unread(first.freeze());
-        Box::pin(h2::serve(stream, info, options, handler, watch)).await;
-        None
-    } else {
-        let connection = crate::h1::Connection::new(stream, first);
-        h1::serve(connection, info, options, handler, watch).await
-    }
-}
-
-/// Whether the client begins with the preface of HTTP/2; `None` if it says nothing, or the connection is to end.
-async fn sniff(
-    stream: &mut Stream,
-    first: &mut BytesMut,
-    options: &Options,
-    watch: &Watch,
-) -> Option<bool> {
-    let begins = tokio::time::timeout(options.idle_time, begins_with_preface(stream, first));
-    let begins = tokio::select! {
-        begins = begins => begins.unwrap_or(false),
-        () = farewell(watch) => return None,
-    };
-    (!first.is_empty()).then_some(begins)
-}
-
-/// Reads until it is certain whether the client begins with the HTTP/2 preface.
-async fn begins_with_preface(stream: &mut Stream, first: &mut BytesMut) -> bool {
-    while first.len() < PREFACE.len() && PREFACE.starts_with(first) {
-        match stream.read_buf(first).await {
-            Ok(0) | Err(_) => return false,
-            Ok(_) => {}
-        }
-    }
-    first.starts_with(PREFACE)
 }

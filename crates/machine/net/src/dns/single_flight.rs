@@ -7,7 +7,7 @@ use hickory_resolver::proto::rr::Name;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{DnsError, Lookup};
+use super::answer::{DnsError, Lookup};
 
 type Answer = Result<Lookup, DnsError>;
 type Answers = watch::Receiver<Option<Answer>>;
@@ -68,7 +68,7 @@ impl Drop for SingleFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::DnsErrorKind;
+    use crate::dns::answer::DnsErrorKind;
 
     #[tokio::test]
     async fn all_who_ask_share_an_answer_and_go_on_where_the_first_gives_up() {

@@ -16,9 +16,13 @@ use hickory_resolver::system_conf::parse_resolv_conf;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
+use super::answer::{DnsError, DnsErrorKind};
 use super::sockets::Sockets;
-use super::{DnsError, DnsErrorKind, QUERY_TIMEOUT};
 use crate::clock;
+
+/// How long a server may take before it is asked again.
+#[doc(alias = "bound")]
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often the files are looked at, where there are lookups.
 #[doc(alias = "bound")]

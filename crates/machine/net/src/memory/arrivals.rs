@@ -1,41 +1,11 @@
-//! The unread bytes of a connection, and the room that its peer should have.
+//! The unread bytes of a connection, stream by stream.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
 use super::Account;
-
-/// The room that a connection gives its peer, by its unread bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// Little is unread.
-    Ample,
-    /// A quarter of the connection's share.
-    Less,
-    /// A half of it.
-    Little,
-    /// Three quarters, or more.
-    Least,
-}
-
-impl Level {
-    pub(super) const ALL: [Self; 4] = [Self::Ample, Self::Less, Self::Little, Self::Least];
-
-    /// The level for this many unread bytes of the share; a level is left only when there are
-    /// clearly fewer than those that led to it.
-    pub(super) fn of(self, unread: usize, most: usize) -> Self {
-        let at = |bytes: usize| Self::ALL[(4 * bytes / most.max(1)).min(3)];
-        let up = at(unread);
-        if up > self {
-            up
-        } else {
-            self.min(at(unread + most / 8))
-        }
-    }
-}
 
 /// The bytes received on the streams of a connection and not read yet, regardless of their readers.
 #[derive(Debug)]
@@ -75,7 +45,7 @@ impl Arrivals {
         *unread += bytes;
         drop(streams);
         self.add(bytes);
-        self.account.arrive(bytes);
+        self.account.input.arrive(bytes);
     }
 
     /// Bytes of a stream went on.
@@ -100,24 +70,24 @@ impl Arrivals {
     fn add(&self, bytes: usize) {
         if bytes > 0 {
             self.account.add(bytes);
-            let before = self.account.unread.fetch_add(bytes, Ordering::Relaxed);
-            self.account.note_unread(before + bytes);
+            let share = self.account.memory.connection();
+            self.account.input.add_unread(bytes, share);
         }
     }
 
     fn take(&self, bytes: usize) {
         if bytes > 0 {
             self.account.take(bytes);
-            let before = self.account.unread.fetch_sub(bytes, Ordering::Relaxed);
-            self.account.note_unread(before - bytes);
+            let share = self.account.memory.connection();
+            self.account.input.take_unread(bytes, share);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::BUDGET;
     use super::super::tests::account;
+    use super::super::{BUDGET, Level};
     use super::*;
 
     const MIB: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! How much content in transit the node holds: an account for each connection, and one for the
 //! process.
 //!
-//! Bytes are [`Held`] from the time they are taken from one side until the other side has them. A
+//! Bytes are [`HeldBytes`] from the time they are taken from one side until the other side has them. A
 //! direction of a stream, a [`Part`], may hold its share of the connection's: much while few others
 //! hold anything, and little, but never nothing, while many do. So a connection whose peer stops
 //! reading costs a bounded amount, however many streams it has. While the process holds more than
@@ -12,10 +12,11 @@ mod arrivals;
 mod carrier;
 mod exchanges;
 mod fields_charge;
+mod input;
 mod owners;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -24,10 +25,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::peer::{PeerAddress, StreamInfo};
-pub use arrivals::{Arrivals, Level};
+pub use arrivals::Arrivals;
 pub use carrier::{AccountedTransport, Flow, Pressure};
 pub use exchanges::{ConnectionCharges, ExchangeCharge, USUAL_HEAD};
 pub use fields_charge::FieldsCharge;
+use input::Input;
+pub use input::Level;
 use owners::Owners;
 pub use owners::{Charge, OWNER_FLOOR, Overdrawn, Owner, OwnerAccount, Purpose};
 
@@ -162,6 +165,7 @@ impl Memory {
 
         for account in still {
             let held = account.held();
+            // Sorted by size: no later one holds more. Those within their share are not to blame.
             if over == 0 || held <= fair.min(self.budget() / 8) {
                 break;
             }
@@ -220,13 +224,7 @@ pub struct Account {
     held: AtomicUsize,
     /// Directions that hold something to be sent.
     holders: AtomicUsize,
-    /// Bytes that were received and not read yet.
-    unread: AtomicUsize,
-    level: AtomicU8,
-    changed: Notify,
-    /// Bytes that came, all in all, and of how many its peer's windows wait to hear.
-    arrived: AtomicU64,
-    awaited: AtomicU64,
+    input: Input,
     /// Bytes that went on, all in all, and how many had when it was looked at last.
     moved: AtomicUsize,
     seen: AtomicUsize,
@@ -259,11 +257,7 @@ impl Account {
             info: info.clone(),
             held: AtomicUsize::new(0),
             holders: AtomicUsize::new(0),
-            unread: AtomicUsize::new(0),
-            level: AtomicU8::new(0),
-            changed: Notify::new(),
-            arrived: AtomicU64::new(0),
-            awaited: AtomicU64::new(u64::MAX),
+            input: Input::new(),
             moved: AtomicUsize::new(0),
             seen: AtomicUsize::new(UNSEEN),
             is_ended: AtomicBool::new(false),
@@ -273,6 +267,7 @@ impl Account {
         });
 
         let mut accounts = memory.accounts.lock();
+        // Only where the list would grow: clearing it costs as much as growing, so that opening a connection is constant on average.
         if accounts.len() == accounts.capacity() {
             accounts.retain(|account| account.strong_count() > 0);
         }
@@ -294,6 +289,7 @@ impl Account {
     /// Resolves when the connection must be ended: it holds too much and makes no progress.
     pub async fn ended(&self) {
         while !self.is_ended.load(Ordering::Relaxed) {
+            // The notice is subscribed to before the flag is read again: `end` sets the flag first.
             let ended = self.ended.notified();
             if self.is_ended.load(Ordering::Relaxed) {
                 return;
@@ -309,31 +305,22 @@ impl Account {
 
     /// How much room its peer should have.
     pub fn level(&self) -> Level {
-        Level::ALL[usize::from(self.level.load(Ordering::Relaxed)) % Level::ALL.len()]
+        self.input.level()
     }
 
     /// Resolves when the level has changed, or as many bytes have come as [`Account::arrives`] was asked for. For a waiting task.
     pub async fn changed(&self) {
-        self.changed.notified().await;
+        self.input.changed().await;
     }
 
     /// Bytes that have come on its streams, all in all.
     pub fn arrived(&self) -> u64 {
-        self.arrived.load(Ordering::Relaxed)
+        self.input.arrived()
     }
 
     /// Whether this many have. If not, [`Account::changed`] will tell.
     pub fn arrives(&self, count: u64) -> bool {
-        self.awaited.store(count, Ordering::SeqCst);
-        self.arrived.load(Ordering::SeqCst) >= count
-    }
-
-    fn arrive(&self, bytes: usize) {
-        let arrived = self.arrived.fetch_add(bytes as u64, Ordering::SeqCst) + bytes as u64;
-        if arrived >= self.awaited.load(Ordering::SeqCst) {
-            self.awaited.store(u64::MAX, Ordering::SeqCst);
-            self.changed.notify_one();
-        }
+        self.input.arrives(count)
     }
 
     fn end(&self) {
@@ -364,15 +351,6 @@ impl Account {
         self.memory.note(before / STEP, (before - bytes) / STEP);
     }
 
-    fn note_unread(&self, unread: usize) {
-        let level = self.level();
-        let now = level.of(unread, self.memory.connection());
-        if now != level {
-            self.level.store(now as u8, Ordering::Relaxed);
-            self.changed.notify_one();
-        }
-    }
-
     /// Whether it has more than its share while there is not enough for all.
     fn is_over(&self) -> bool {
         self.memory.is_full() && self.of_streams() > self.memory.fair()
@@ -393,6 +371,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
+        // Streams have withdrawn what they held; the transport's part was measured, and goes with the account.
         let kept = *self.kept.get_mut();
         self.withdraw(kept);
     }
@@ -421,12 +400,12 @@ impl Part {
     }
 
     /// Counts bytes until the result is dropped.
-    pub fn hold(self: &Arc<Self>, bytes: usize) -> Held {
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> HeldBytes {
         if bytes > 0 && self.held.fetch_add(bytes, Ordering::Relaxed) == 0 {
             self.account.holders.fetch_add(1, Ordering::Relaxed);
         }
         self.account.add(bytes);
-        Held {
+        HeldBytes {
             part: self.clone(),
             bytes,
         }
@@ -455,6 +434,7 @@ impl Part {
     }
 
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
+        // Waker, flag, then the look: `release` frees the bytes before it reads the flag, so that one of both notices.
         *self.waker.lock() = Some(cx.waker().clone());
         self.waiting.store(true, Ordering::SeqCst);
         match self.room() {
@@ -481,12 +461,12 @@ impl Part {
 
 /// Bytes that a [`Part`] holds.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldBytes {
     part: Arc<Part>,
     bytes: usize,
 }
 
-impl Held {
+impl HeldBytes {
     /// This many of the bytes have left.
     pub fn left(&mut self, bytes: usize) {
         let left = bytes.min(self.bytes);
@@ -506,7 +486,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.part.release(self.bytes);
     }

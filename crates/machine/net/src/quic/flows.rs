@@ -136,7 +136,7 @@ impl Flows {
         given: bool,
     ) {
         let said = std::mem::replace(&mut seen.blocked, blocked) != blocked;
-        let look = room::Seen {
+        let look = room::RoomObservations {
             blocked: said,
             given,
             still: self.readers.look(),

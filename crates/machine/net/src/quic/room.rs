@@ -36,7 +36,7 @@ pub(super) enum Room {
 
 /// Observations since the last look.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct RoomObservations {
     /// The peer said that it has no room.
     pub(super) blocked: bool,
     /// The peer was given more room: bytes were read, or the window grew.
@@ -55,7 +55,7 @@ pub(super) struct Relief {
 }
 
 impl Room {
-    pub(super) fn handle_look(&mut self, seen: Seen) -> Relief {
+    pub(super) fn handle_look(&mut self, seen: RoomObservations) -> Relief {
         let (next, relief) = self.after(seen);
         *self = next;
         relief
@@ -63,11 +63,11 @@ impl Room {
 
     fn after(
         self,
-        Seen {
+        RoomObservations {
             blocked,
             given,
             still,
-        }: Seen,
+        }: RoomObservations,
     ) -> (Self, Relief) {
         let nothing = Relief::default();
         if given {
@@ -120,17 +120,17 @@ fn spare(still: usize) -> usize {
 mod tests {
     use super::*;
 
-    const BLOCKED: Seen = Seen {
+    const BLOCKED: RoomObservations = RoomObservations {
         blocked: true,
         given: false,
         still: 400,
     };
-    const QUIET: Seen = Seen {
+    const QUIET: RoomObservations = RoomObservations {
         blocked: false,
         ..BLOCKED
     };
 
-    fn ended(looks: &[Seen]) -> Vec<usize> {
+    fn ended(looks: &[RoomObservations]) -> Vec<usize> {
         let mut room = Room::default();
         looks
             .iter()
@@ -154,7 +154,7 @@ mod tests {
         let mut still = 200;
         let mut ended = Vec::new();
         for _ in 0..8 {
-            let relief = room.handle_look(Seen { still, ..BLOCKED });
+            let relief = room.handle_look(RoomObservations { still, ..BLOCKED });
             still -= relief.end;
             ended.push(relief.end);
         }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_a_busy_peer_says_ends_nothing() {
-        let busy = Seen {
+        let busy = RoomObservations {
             given: true,
             ..BLOCKED
         };
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn streams_that_have_not_stood_still_for_long_are_left_alone() {
-        let early = Seen {
+        let early = RoomObservations {
             still: 0,
             ..BLOCKED
         };

@@ -2,11 +2,17 @@
 
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+
+use socket2::SockRef;
 
 use super::message;
 use super::process::{ProcessId, ProcessTag};
 use crate::os;
+
+/// Bytes that may be on their way to one process; the system doubles it for its own needs, and may allow less.
+#[doc(alias = "bound")]
+const WAITING: usize = 1 << 20;
 
 /// Names that are tried: those of a few processes, and as many as a stranger may add to hide them with the descriptors that he has by
 /// default, four times.
@@ -151,7 +157,7 @@ fn find(prefix: &str, own: Option<ProcessId>, found: &mut Vec<FoundProcess>) -> 
             continue;
         }
 
-        super::siblings::enlarge(&connection);
+        enlarge(&connection);
         found.push(FoundProcess {
             id,
             pid: process.pid,
@@ -160,4 +166,9 @@ fn find(prefix: &str, own: Option<ProcessId>, found: &mut Vec<FoundProcess>) -> 
     }
 
     Ok(())
+}
+
+/// Makes room for datagrams on their way to another process.
+pub(super) fn enlarge(connection: &impl AsFd) {
+    drop(SockRef::from(connection).set_send_buffer_size(WAITING));
 }

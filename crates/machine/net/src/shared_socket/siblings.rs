@@ -1,24 +1,19 @@
 //! The other processes that have the same socket, and their messages.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
-use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
 use super::message::{self, ForwardKind, HEADER, ReceivedRun, SiblingMessage};
 use super::process::{ProcessId, ProcessTag};
-use super::rendezvous::{PROCESSES, Rendezvous};
+use super::rendezvous::{PROCESSES, Rendezvous, enlarge};
 use super::{DROPPED, FORWARDED};
 use crate::os;
-
-/// Bytes that may be on their way to one process; the system doubles it for its own needs, and may allow less.
-#[doc(alias = "bound")]
-const WAITING: usize = 1 << 20;
 
 /// Bytes of a message: the datagrams that the kernel merges at most, and their header.
 const MESSAGE: usize = HEADER + 65_535;
@@ -426,11 +421,6 @@ impl Peer {
             self.is_untold = send(&self.connection, &message::draining(), flags).is_err();
         }
     }
-}
-
-/// Makes room for datagrams on their way to another process.
-pub(super) fn enlarge(connection: &impl AsFd) {
-    drop(SockRef::from(connection).set_send_buffer_size(WAITING));
 }
 
 /// A Unix socket that the run time watches. The type says that it has messages; of a listener they are connections.

@@ -15,7 +15,8 @@ use tokio_util::task::TaskTracker;
 
 use super::lent::{BorrowedTunnel, Count};
 use super::{AttachmentView, Place};
-use crate::pool::{EXCHANGES, Use};
+use crate::link_use::Use;
+use crate::pool::EXCHANGES;
 use crate::tunnel_io::TunnelIo;
 
 /// How both sides watch an attachment: one that is gone without a word is noticed within 9 s, as on
@@ -132,7 +133,8 @@ impl Place {
                 self.enter(self.attachment(
                     link,
                     carried.source.peer,
-                    (carried.version, carried.user),
+                    carried.version,
+                    carried.user,
                     worn.clone(),
                 ));
                 tokio::select! {
@@ -155,7 +157,8 @@ impl Place {
         &self,
         link: TcpLink,
         peer: PeerAddress,
-        (version, user): (&'static str, Option<String>),
+        version: &'static str,
+        user: Option<String>,
         worn: CancellationToken,
     ) -> Arc<Attachment> {
         Arc::new(Attachment {

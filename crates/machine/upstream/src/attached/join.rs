@@ -13,8 +13,8 @@ use http::{Method, StatusCode, Version};
 use tokio::time::{Instant, timeout_at};
 
 use super::lent::Rest;
-use crate::checkout::Opened;
 use crate::endpoint::Active;
+use crate::opened::Opened;
 use crate::tunnel_io::TunnelIo;
 use crate::{Client, ConnectFailure, OPENING, Upstream};
 

@@ -14,19 +14,19 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, StatusCode, Version};
 use tokio::time::Instant;
 
-use super::Plan;
-use crate::client::Inner;
+use super::plan::Plan;
 use crate::connect::{self, Attempt};
 use crate::endpoint::Endpoint;
 use crate::reached::{Bounds, Reached, Transport};
 use crate::upstream::Upstream;
+use crate::worker::Worker;
 
 /// Random bytes of a UDP check: as good as never the same twice.
 const PAYLOAD: usize = 16;
 
 /// Checks once; why it failed, in words.
 pub(super) async fn probe(
-    client: &Inner,
+    client: &Worker,
     upstream: &Arc<Upstream>,
     endpoint: &Endpoint,
     plan: &Plan<'_>,
@@ -57,7 +57,7 @@ fn words(error: impl std::fmt::Display) -> String {
 
 /// A GET on a connection of its own, so that the check includes connecting.
 async fn http(
-    client: &Inner,
+    client: &Worker,
     upstream: &Arc<Upstream>,
     endpoint: &Endpoint,
     bounds: Bounds,
@@ -90,7 +90,7 @@ async fn http(
 /// # Errors
 /// Why there is no answer, in words.
 pub(crate) async fn ask(
-    client: &Inner,
+    client: &Worker,
     transport: Transport,
     head: &RequestHead,
 ) -> Result<StatusCode, String> {
@@ -147,7 +147,7 @@ fn head(upstream: &Upstream, endpoint: &Endpoint, plan: &Plan<'_>) -> Result<Req
 
 /// A datagram with its answer: the same bytes, or any if the operator chose the payload.
 async fn udp(
-    client: &Inner,
+    client: &Worker,
     upstream: &Upstream,
     endpoint: &Endpoint,
     plan: &Plan<'_>,

@@ -52,6 +52,7 @@ impl Berth {
 
 impl Home for Berth {
     fn keep(self: Arc<Self>, connection: Connection) {
+        // Emptied, or the pool would hold the connection and the connection the pool.
         let home = self.home.lock().take();
         if let Some((pool, slot)) = home {
             pool.keep(&slot, connection, self);
@@ -78,6 +79,7 @@ impl Idle {
         let mut useless = Vec::new();
         let mut waiting = self.waiting.lock();
         let found = loop {
+            // The newest: it is the least likely to be closed by the peer just now, and the old ones can expire.
             let Some(index) = waiting.iter().rposition(|one| fits(one.berth.address)) else {
                 break None;
             };
@@ -86,6 +88,7 @@ impl Idle {
                 break Some(one);
             }
 
+            // Closing a connection is a system call: not under the lock.
             useless.push(one);
         };
 
@@ -108,12 +111,14 @@ impl Idle {
         &self,
         mut connection: Connection,
         berth: Arc<Berth>,
-        (now, time): (Instant, Duration),
+        now: Instant,
+        time: Duration,
     ) -> bool {
         if !connection.is_usable() {
             return false;
         }
         let mut waiting = self.waiting.lock();
+        // The oldest would expire first, and its peer is the likeliest to have closed it.
         let oldest = (waiting.len() >= KEPT).then(|| waiting.remove(0));
         waiting.push(IdleConnection {
             connection,

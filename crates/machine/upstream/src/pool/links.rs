@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::link::Link;
 use super::taken::{Carrier, Fits, Taken};
-use super::uses::{Counted, Use};
 use crate::limits::Room;
+use crate::link_use::{Counted, Use};
 
 /// Links to one place: with the usual 100 to 1000 streams each, more would only spread a load that
 /// is too high.
@@ -96,11 +96,13 @@ impl Links {
     /// A place on the least busy link, or on any with room, unless a further link should be made first.
     pub(super) fn share(&self, fits: Fits<'_>) -> Option<Taken> {
         let links = self.links.lock();
+        // Retired links sort last: if the first one is retired, so are all, and a new link is due.
         let quietest = least_busy(&links, fits)?;
         if quietest.is_retired() {
             return None;
         }
 
+        // The usual case, with one pass over the links.
         if let Some(taken) = quietest.claim() {
             return Some(taken);
         }
@@ -197,12 +199,14 @@ impl Links {
             is_old || retired || !shared.link.is_alive()
         };
 
+        // Dropped below, outside the lock: closing a link wakes its driver.
         let useless: Vec<_> = links.extract_if(.., is_useless).collect();
         drop(links);
         drop(useless);
     }
 
     pub(super) fn clear(&self) {
+        // The guard goes at the end of this line, before the links do.
         let all = std::mem::take(&mut *self.links.lock());
         drop(all);
     }

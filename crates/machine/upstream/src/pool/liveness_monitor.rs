@@ -14,10 +14,10 @@ use hermes_http::h3::Watched;
 use hermes_net::quic::PathStats;
 use tokio::time::{Instant, sleep};
 
-use super::uses::Use;
 use super::{Pool, Slot};
 use crate::deaths::{NoticeReceiver, PeerNotice};
 use crate::failure::{ConnectFailure, FailureKind};
+use crate::link_use::Use;
 use crate::liveness::{Liveness, SILENCE};
 use crate::quic::SILENT;
 
@@ -107,7 +107,8 @@ impl Chance {
     fn new(
         reached: ReachedOtherwise,
         refused: bool,
-        (sent, heard_at): (u64, Instant),
+        sent: u64,
+        heard_at: Instant,
         now: Instant,
     ) -> Self {
         // UDP that is blocked while TCP passes is told from a path that was gone by the time that it took.
@@ -182,7 +183,8 @@ impl<'a> LinkObservation<'a> {
                 self.chance = Some(Chance::new(
                     reached,
                     self.refused,
-                    (sent, heard_at),
+                    sent,
+                    heard_at,
                     Instant::now(),
                 ));
 

@@ -7,7 +7,6 @@ mod liveness_monitor;
 mod probing;
 mod single_flight;
 mod taken;
-mod uses;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -35,7 +34,6 @@ use self::links::Links;
 use self::liveness_monitor::LivenessMonitor;
 use self::single_flight::{ConnectTurn, SingleFlight};
 pub(crate) use self::taken::{Carrier, Dialer, Dialling, Fits, Making, Taken};
-pub(crate) use self::uses::{Counted, Use};
 use crate::answers::AnswerLimits;
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::limits::Room;
@@ -126,7 +124,7 @@ impl Pool {
         shares: bool,
     ) -> Arc<Slot> {
         let answers = || owner.map_or_else(AnswerLimits::default, |owner| owner.limits.answers);
-        self.slot_within((key, owner), shares, answers)
+        self.slot_within(key, owner, shares, answers)
     }
 
     /// The slot of an origin with these bounds on its answers.
@@ -136,12 +134,13 @@ impl Pool {
         shares: bool,
         answers: impl FnOnce() -> AnswerLimits,
     ) -> Arc<Slot> {
-        self.slot_within((key, None), shares, answers)
+        self.slot_within(key, None, shares, answers)
     }
 
     fn slot_within(
         self: &Arc<Self>,
-        (key, owner): (Key, Option<&Arc<Upstream>>),
+        key: Key,
+        owner: Option<&Arc<Upstream>>,
         shares: bool,
         answers: impl FnOnce() -> AnswerLimits,
     ) -> Arc<Slot> {
@@ -162,6 +161,7 @@ impl Pool {
             answers: answers(),
             ..Slot::new(owner, shares, exchanges)
         });
+        // A closed pool hands out slots that it does not know, so that a draining worker's exchanges still get connections.
         if !self.closed.is_cancelled() {
             slots.insert(key, slot.clone());
             drop(slots);
@@ -201,6 +201,7 @@ impl Pool {
         fits: Fits<'_>,
         dial: impl FnOnce() -> Dialling<'d>,
     ) -> Result<Taken, ConnectFailure> {
+        // Outside the single flight: an exchange that finds a connection waits for no one.
         match self.take(slot, fits) {
             Some(taken) => Ok(taken),
             None => self.making(slot, fits, dial()).await,
@@ -228,10 +229,13 @@ impl Pool {
             return self.connect(slot, dial).await;
         }
         let turn = slot.flight.connect_turn().await?;
+        // The holder of the turn before may have made a link that has room for this exchange.
         if let Some(taken) = self.take(slot, fits) {
             return Ok(taken);
         }
 
+        // ALPN chose HTTP/1.1 meanwhile: each exchange needs a connection of its own, and those that wait for the turn need not wait
+        // longer.
         if !slot.shares() {
             drop(turn);
             return self.connect(slot, dial).await;
@@ -286,6 +290,7 @@ impl Pool {
     ) -> Result<bool, ConnectFailure> {
         let turn = slot.flight.connect_turn().await?;
         let reached = *slot.reached.lock();
+        // An exchange has reached the place on its own since the link fell silent.
         if let Some((_, quic)) = reached.filter(|(when, _)| *when >= since) {
             return Ok(quic);
         }
@@ -343,7 +348,7 @@ impl Pool {
                 });
             }
             Transport::H2(stream) => {
-                Link::H2(self.begin_h2((stream, slot), keepalive, endpoint).await?)
+                Link::H2(self.begin_h2(stream, slot, keepalive, endpoint).await?)
             }
             Transport::H3(connection) => {
                 let link = QuicLink::connect_within(connection, &self.tasks, &slot.answers.message);
@@ -358,7 +363,8 @@ impl Pool {
     /// Begins HTTP/2 on a connection.
     async fn begin_h2(
         &self,
-        (stream, slot): (Stream, &Slot),
+        stream: Stream,
+        slot: &Slot,
         keepalive: Option<Keepalive>,
         endpoint: String,
     ) -> Result<TcpLink, ConnectFailure> {
@@ -431,11 +437,12 @@ impl Pool {
     /// Keeps a connection after its exchange, if it can serve another and there is room.
     pub(crate) fn keep(&self, slot: &Slot, connection: Connection, berth: Arc<Berth>) {
         let time = slot.answers.kept_for(connection.kept_for());
+        // The count may be a little off: each sweep puts it right, and the bound is one of descriptors, not of correctness.
         let has_room = self.kept.load(Ordering::Relaxed) < KEPT;
         if has_room
             && !self.closed.is_cancelled()
             && slot.is_wanted()
-            && slot.idle.keep(connection, berth, (clock::now(), time))
+            && slot.idle.keep(connection, berth, clock::now(), time)
         {
             self.kept.fetch_add(1, Ordering::Relaxed);
         }
@@ -444,6 +451,7 @@ impl Pool {
     /// Drops every kept connection and keeps none from now on.
     pub(crate) fn close(&self) {
         self.closed.cancel();
+        // Out of the lock first: clearing a slot closes sockets, and new exchanges ask for slots meanwhile.
         let slots: Vec<_> = self.slots.lock().drain().map(|(_, slot)| slot).collect();
         for slot in slots {
             slot.clear();
@@ -461,6 +469,7 @@ impl Pool {
 
     /// Makes sure that someone looks over the connections.
     fn watch(self: &Arc<Self>) {
+        // One task for all slots. It ends with the last connection, so that an idle worker has no timer.
         if self.sweeping.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -473,6 +482,7 @@ impl Pool {
                     () = closed.cancelled() => return,
                 }
 
+                // Weak: the task must not keep the pool of a worker that has ended.
                 let Some(pool) = pool.upgrade() else { return };
                 if !pool.sweep(Instant::now()) {
                     return;
@@ -498,6 +508,7 @@ impl Pool {
 
         // A slot with another holder has an exchange; its connection may be returned.
         slots.retain(|_, slot| Arc::strong_count(slot) > 1 || !slot.is_empty());
+        // Under the lock that adds slots, so that a new one finds either this task or none.
         if slots.is_empty() {
             self.sweeping.store(false, Ordering::Relaxed);
         }

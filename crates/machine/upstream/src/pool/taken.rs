@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::h1::Berth;
 use super::link::Link;
-use super::uses::Counted;
 use crate::failure::ConnectFailure;
 use crate::limits::Room;
+use crate::link_use::Counted;
 use crate::reached::Reached;
 use crate::upstream::Upstream;
 

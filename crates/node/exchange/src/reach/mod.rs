@@ -232,12 +232,12 @@ async fn checkout_upstream(
             .map(Checkout::alone),
         Some(own) => {
             client
-                .checkout_own(upstream, timeouts, (affinity, own), &tries.tried())
+                .checkout_own(upstream, timeouts, affinity, own, &tries.tried())
                 .await
         }
         None if bulk::is_expected(routed, tries.next, head.kind()) => {
             client
-                .checkout_own(upstream, timeouts, (affinity, Own::NEW), &tries.tried())
+                .checkout_own(upstream, timeouts, affinity, Own::NEW, &tries.tried())
                 .await
         }
         None => {

@@ -38,14 +38,23 @@ pub fn attach_tls(stream: &impl AsFd) -> io::Result<()> {
 /// # Errors
 /// The cipher is not one that every such kernel has: the connection is of no more use then.
 pub fn give_tls_keys(stream: &impl AsFd, secrets: &ExtractedSecrets) -> io::Result<()> {
-    setsockopt(stream, sockopt::TcpTlsTx, &crypto_info(&secrets.tx)?)?;
-    setsockopt(stream, sockopt::TcpTlsRx, &crypto_info(&secrets.rx)?)?;
+    setsockopt(
+        stream,
+        sockopt::TcpTlsTx,
+        &crypto_info(secrets.tx.0, &secrets.tx.1)?,
+    )?;
+    setsockopt(
+        stream,
+        sockopt::TcpTlsRx,
+        &crypto_info(secrets.rx.0, &secrets.rx.1)?,
+    )?;
     Ok(())
 }
 
 /// One direction's cipher and keys: AES-GCM, which every kernel with TLS has. Of its vector of twelve bytes Linux calls the first four salt.
 fn crypto_info(
-    (sequence, secrets): &(u64, ConnectionTrafficSecrets),
+    sequence: u64,
+    secrets: &ConnectionTrafficSecrets,
 ) -> io::Result<sockopt::TlsCryptoInfo> {
     let rec_seq = sequence.to_be_bytes();
     let info = |cipher_type| tls_crypto_info {

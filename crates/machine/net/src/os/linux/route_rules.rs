@@ -75,7 +75,7 @@ impl PlacedRule {
                 (invert(condition), attributes)
             }
         };
-        change_rule(kind, (self.is_ipv4, self.priority), flags, &attributes)
+        change_rule(kind, self.is_ipv4, self.priority, flags, &attributes)
     }
 }
 
@@ -140,13 +140,14 @@ impl FoundRule {
     /// The rule is gone, or changing rules is not allowed.
     pub fn remove(self) -> io::Result<()> {
         let attributes = [(FRA_TABLE, self.table.to_ne_bytes().to_vec())];
-        change_rule(RTM_DELRULE, (self.is_ipv4, self.priority), 0, &attributes)
+        change_rule(RTM_DELRULE, self.is_ipv4, self.priority, 0, &attributes)
     }
 }
 
 fn change_rule(
     kind: u16,
-    (is_ipv4, priority): (bool, u32),
+    is_ipv4: bool,
+    priority: u32,
     flags: u32,
     attributes: &[(u16, Vec<u8>)],
 ) -> io::Result<()> {

@@ -11,8 +11,8 @@ use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::WaitForCancellationFuture;
 
-use crate::server::exchanges;
-use crate::server::options::{Handler, LAST_REQUEST, Options, SILENCE};
+use super::options::{Handler, LAST_REQUEST, Options, SILENCE};
+use super::version::exchanges;
 
 /// A connection of a client while nothing is open on it.
 ///
@@ -20,9 +20,9 @@ use crate::server::options::{Handler, LAST_REQUEST, Options, SILENCE};
 /// or state of HTTP. It alternates between [`Self::spoken`] and [`Self::serve`].
 #[derive(Debug)]
 pub struct IdleConnection {
-    pub(crate) stream: Stream,
+    stream: Stream,
     /// Whether HTTP/1.1 was spoken on it: the version does not change any more.
-    pub(crate) begun: bool,
+    begun: bool,
 }
 
 impl IdleConnection {
@@ -85,7 +85,7 @@ impl IdleConnection {
         handler: H,
         watch: &Watch,
     ) -> Option<Self> {
-        let stream = exchanges(self, options, handler, watch).await?;
+        let stream = exchanges(self.stream, self.begun, options, handler, watch).await?;
         Some(Self {
             stream,
             begun: true,
@@ -125,6 +125,7 @@ impl Future for Silence<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Broken> {
         let this = self.project();
+        // Input before the timer: a request that came in the last moment is served.
         if this.connection.stream.poll_said(cx).is_ready() {
             return Poll::Ready(Broken::Spoken);
         }

@@ -19,7 +19,7 @@ impl Use {
     }
 
     /// Resolves when the first exchange of an idle link begins.
-    pub(super) async fn began(&self) {
+    pub(crate) async fn began(&self) {
         self.began.notified().await;
     }
 }
@@ -30,6 +30,7 @@ pub(crate) struct Counted(Arc<Use>);
 
 impl Counted {
     pub(crate) fn on(uses: &Arc<Use>) -> Self {
+        // Only the first: a monitor looks at a link as long as it has exchanges, and sleeps in between.
         if uses.streams.fetch_add(1, Ordering::Relaxed) == 0 {
             uses.began.notify_one();
         }
@@ -37,7 +38,7 @@ impl Counted {
     }
 
     /// The counter.
-    pub(super) fn uses(&self) -> Arc<Use> {
+    pub(crate) fn uses(&self) -> Arc<Use> {
         self.0.clone()
     }
 }
