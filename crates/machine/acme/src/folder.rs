@@ -70,7 +70,7 @@ impl Folder {
         }
     }
 
-    /// Whether it is there, and only its owner can write to it.
+    /// Whether the folder is there, and only its owner can write to it.
     ///
     /// # Errors
     /// Others can, or the folder is not ours.
@@ -153,6 +153,7 @@ impl Folder {
 
     fn read(&self, path: &Path) -> Result<Option<String>, FolderError> {
         let failed = |error| FolderError::of(path, &error);
+        // Opened first, and asked by its descriptor: the path could lead elsewhere by the time it is read.
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -163,6 +164,7 @@ impl Folder {
         if !metadata.is_file() {
             return Err(FolderError::new(path, "not a file", "remove it"));
         }
+        // The file has a private key: one that others could read, or could have written, is not used.
         self.owned(path, &metadata, OTHERS, "chmod 600")?;
 
         let mut text = String::new();
@@ -197,6 +199,7 @@ impl Folder {
     /// Puts a file in the place of another, whole or not at all.
     fn replace(&self, path: &Path, text: &str) -> Result<(), FolderError> {
         self.ready()?;
+        // By process: during an upgrade two of them have the folder.
         let new = path.with_extension(format!("new-{}", std::process::id()));
         let write = || -> io::Result<()> {
             let mut file = OpenOptions::new()
@@ -206,6 +209,7 @@ impl Folder {
                 .mode(FILE_MODE)
                 .open(&new)?;
             file.write_all(text.as_bytes())?;
+            // Before the rename: after a crash the name must not lead to an empty file.
             file.sync_all()?;
             fs::rename(&new, path)
         };

@@ -50,11 +50,11 @@ pub struct Keeper {
     resolver: Arc<Resolver>,
     watch: Watch,
     changed: Changed,
-    kept: Mutex<Vec<Kept>>,
+    kept: Mutex<Vec<CertificateTask>>,
 }
 
 /// A certificate and the end of its task.
-struct Kept {
+struct CertificateTask {
     managed: Arc<Managed>,
     task: Drain,
 }
@@ -75,6 +75,7 @@ impl Keeper {
     pub fn follow(&self, certificates: &Certificates) {
         let mut kept = self.kept.lock();
         kept.retain(|one| {
+            // By identity: a certificate whose configuration changed is another one, with a task of its own.
             let is_wanted = certificates
                 .all()
                 .iter()
@@ -99,7 +100,7 @@ impl Keeper {
                 plan: Plan::of(managed),
             };
             self.watch.spawn(life.run(task.watch()));
-            kept.push(Kept {
+            kept.push(CertificateTask {
                 managed: managed.clone(),
                 task,
             });
@@ -107,7 +108,7 @@ impl Keeper {
     }
 }
 
-/// When something is to be done, in Unix seconds.
+/// The next steps, in Unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Plan {
     /// The next order.
@@ -145,7 +146,7 @@ impl Plan {
         self.order = suggested.clamp(first.min(last), last).max(self.earliest);
     }
 
-    /// As it is once an order has succeeded at `now`.
+    /// The plan after an order that succeeded at `now`.
     fn after_order(mut self, lifetime: Option<Lifetime>, now: u64) -> Self {
         let left = lifetime.map_or(0, |lifetime| lifetime.until.saturating_sub(now));
         self.earliest = now + KEPT.min(left / 3).max(PATIENCE);
@@ -182,6 +183,7 @@ impl Life {
     async fn step(&mut self) {
         let now = unix_seconds();
         self.managed.record.lock().next = Some(self.plan.order);
+        // The wall clock decides, as certificates end by it: sleeps are short, so that a clock that was set is noticed.
         let wait = Duration::from_secs(self.plan.next().saturating_sub(now)).min(NAP);
         if !wait.is_zero() {
             let is_nudged = tokio::select! {
@@ -189,6 +191,7 @@ impl Life {
                 () = self.managed.nudged.notified() => true,
             };
             if is_nudged {
+                // Not at once: reloads in a row would order as often.
                 let soon = unix_seconds() + PATIENCE;
                 self.plan.order = self.plan.order.min(soon);
             }
@@ -238,6 +241,7 @@ impl Life {
 
     fn failed(&mut self, failure: Failure) {
         let domains = self.managed.settings.domains.join(", ");
+        // RFC 8555, 6.7 `accountDoesNotExist`: the next attempt registers anew, in place of failing for ever.
         if failure.is_account_unknown
             && let Err(error) = self.managed.folder.forget_account()
         {
@@ -248,6 +252,7 @@ impl Life {
         let failures = record.in_a_row.saturating_add(1);
         let pause = pause(failures, failure.is_rate_limited, fastrand::f64());
         self.plan.order = unix_seconds() + pause.as_secs();
+        // The order is due: no suggestion may put it off any more.
         self.plan.look = None;
 
         // The next attempt is set in the same step: status would otherwise show a failure with one
@@ -262,6 +267,7 @@ impl Life {
 
         let reason = failure.reason;
         let remedy = failure.remedy;
+        // Once in a row: an authority that is down for a day is one line of the log.
         if failures == 1 {
             let effect = match self.managed.known() {
                 Some(_) => "the certificate from before stays in force",
@@ -275,6 +281,7 @@ impl Life {
 
     /// Asks the authority when it would have the certificate renewed (RFC 9773).
     async fn look(&mut self) {
+        // A failed question changes nothing: the certificate's own validity plans its renewal.
         let looked = timeout(LOOK, self.suggested()).await;
         let (suggested, again) = looked.ok().flatten().unwrap_or((None, LOOKS.1));
         self.plan.look = Some(unix_seconds() + again.clamp(LOOKS.0, LOOKS.1));
@@ -283,7 +290,7 @@ impl Life {
         }
     }
 
-    /// The moment that it suggests, and after how many seconds to ask again. `None`: it says nothing.
+    /// The suggested moment, and the seconds until the next question; `None` without a suggestion.
     async fn suggested(&self) -> Option<(Option<u64>, u64)> {
         let certified = self.managed.in_force()?;
         let own = certified.cert.first()?;

@@ -44,9 +44,11 @@ impl Certificates {
             tokens: previous.map_or_else(Arc::default, |previous| previous.tokens.clone()),
         };
         for (path, settings) in wanted {
+            // Several listeners may name the same certificate: one task orders it.
             if certificates.find(settings).is_some() {
                 continue;
             }
+            // The same object goes on, with its task and its failures: a reload orders nothing anew.
             let known = previous.and_then(|previous| previous.find(settings));
             match known.map_or_else(|| Managed::read(settings), Ok) {
                 Ok(managed) => certificates.managed.push(managed),
@@ -58,18 +60,18 @@ impl Certificates {
         certificates
     }
 
-    /// The one with these settings.
+    /// The certificate with these settings.
     pub fn find(&self, settings: &Acme) -> Option<Arc<Managed>> {
         let mut all = self.managed.iter();
         all.find(|one| one.settings == *settings).cloned()
     }
 
-    /// All of them.
+    /// All certificates.
     pub fn all(&self) -> &[Arc<Managed>] {
         &self.managed
     }
 
-    /// How it goes with each.
+    /// The progress of each.
     pub fn progress(&self) -> Vec<Progress> {
         let all = self.managed.iter();
         all.map(|managed| managed.progress()).collect()
@@ -81,24 +83,24 @@ pub struct Managed {
     pub(crate) settings: Acme,
     pub(crate) folder: Folder,
     in_force: ArcSwapOption<CertifiedKey>,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<CertificateState>>,
     /// The answers to tls-alpn-01, by name.
     challenges: Mutex<HashMap<String, Arc<CertifiedKey>>>,
     pub(crate) record: Mutex<Record>,
-    /// Someone wants the next attempt now.
+    /// Asks for the next attempt at once.
     pub(crate) nudged: Notify,
 }
 
 /// The state of the certificate in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct CertificateState {
     pub(crate) lifetime: Lifetime,
     /// Whether it has the configured names, and is from the configured directory.
     pub(crate) is_wanted: bool,
 }
 
 impl Managed {
-    /// With the certificate that its folder holds, if there is one.
+    /// A managed certificate, with the one that its folder holds in force.
     fn read(settings: &Acme) -> Result<Arc<Self>, FolderError> {
         let managed = Self {
             settings: settings.clone(),
@@ -125,7 +127,7 @@ impl Managed {
         let lifetime = lifetime(file).map_err(unusable)?;
         let is_wanted = is_of_directory && self.covers(&certified);
         self.in_force.store(Some(Arc::new(certified)));
-        *self.known.lock() = Some(Known {
+        *self.known.lock() = Some(CertificateState {
             lifetime,
             is_wanted,
         });
@@ -146,7 +148,7 @@ impl Managed {
     }
 
     /// The state of the certificate in force.
-    pub(crate) fn known(&self) -> Option<Known> {
+    pub(crate) fn known(&self) -> Option<CertificateState> {
         *self.known.lock()
     }
 
@@ -155,7 +157,7 @@ impl Managed {
         self.in_force.load_full()
     }
 
-    /// How it goes with it.
+    /// Its progress.
     pub fn progress(&self) -> Progress {
         let has_one = self.in_force.load().is_some();
         let domains = &self.settings.domains;

@@ -62,6 +62,7 @@ impl Attempt<'_> {
             .await
             .map_err(|error| self.failed("the order", &error))?;
 
+        // Guards: the answers stay until the order is ready, and end with any error on the way.
         let answering = self.answer_challenges(&mut order).await?;
         self.wait(&mut order).await?;
         drop(answering);
@@ -112,6 +113,7 @@ impl Attempt<'_> {
         let text = serde_json::to_string(&credentials)
             .map_err(|error| Failure::of_authority(format!("the account: {error}")))?;
         let managed = self.managed.clone();
+        // Kept before it is used: each account whose key is lost counts against the authority's limits.
         blocking(move || managed.folder.keep_account(&text)).await??;
         Ok(account)
     }
@@ -203,6 +205,7 @@ impl Attempt<'_> {
             let reason = format!("the authority offers no {name} for {domain}");
             return Err(Failure::new(reason, "choose another `challenge`"));
         };
+        // RFC 8555, 8.3: base64url, and nothing else. The token becomes part of a path that strangers ask for.
         if !is_token(&challenge.token) {
             return Err(Failure::of_authority("the authority's token is invalid"));
         }
@@ -218,6 +221,7 @@ impl Attempt<'_> {
                 Answering::Handshake(self.managed.show(&domain, certified))
             }
         };
+        // The answer is in place first: the authority may look at once.
         let ready = challenge.set_ready().await;
         ready.map_err(|error| self.failed(&format!("the challenge of {domain}"), &error))?;
         Ok(answering)
@@ -275,6 +279,7 @@ impl Attempt<'_> {
 
     /// Has the certificate issued, for a new key.
     async fn issued(&self, order: &mut Order) -> Result<(KeyPair, String), Failure> {
+        // Each certificate has a new key: one that leaked is of no use after a renewal.
         let key = KeyPair::generate().map_err(|error| own(&error))?;
         let request = || {
             let mut params = CertificateParams::new(self.managed.settings.domains.clone())?;
@@ -301,6 +306,7 @@ impl Attempt<'_> {
             let certified = tls::certified(blocks.clone(), private).map_err(|error| {
                 Failure::of_authority(format!("the certificate cannot be used: {error}"))
             })?;
+            // An authority is trusted to vouch for names, not to choose them: clients would refuse one for others.
             if !managed.covers(&certified) {
                 return Err(Failure::of_authority(
                     "the certificate is not for the names that were ordered",
@@ -312,6 +318,7 @@ impl Attempt<'_> {
             managed
                 .folder
                 .keep_certificate(&key.serialize_pem(), &chain)?;
+            // From the folder, as at a start: what is in force is what a restart would find.
             managed.load()?;
             Ok(())
         });

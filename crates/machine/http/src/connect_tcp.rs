@@ -73,7 +73,7 @@ impl Unwrapping {
     }
 }
 
-/// The error of a stream that is not as it must be. One that was cut off looks like a connection that was.
+/// The error of a malformed stream. A stream that was cut off looks like a connection that was.
 fn broken(error: ConnectTcpError) -> StreamError {
     StreamError::new(match error {
         ConnectTcpError::AfterEnd => Cause::Protocol(error.to_string()),

@@ -99,7 +99,7 @@ pub enum Cause {
     Alert {
         /// Its number (RFC 8446, section 6).
         id: u8,
-        /// The same in words, with the peer's own if there are any.
+        /// The alert in words, with the peer's own if there are any.
         text: String,
     },
     /// The client was slower than it may be while it was waited for (RFC 9110, 15.5.9).

@@ -24,7 +24,7 @@ impl Interim {
     /// Why an exchange fails that has more of them.
     pub(crate) const TOO_MANY: &str = "more than 32 interim responses, or 64 KiB of them";
 
-    /// One more came; false if that is too many. A proxy must pass them on (RFC 9110, 15.2), so it
+    /// Counts another interim response; false if there are too many. A proxy must pass them on (RFC 9110, 15.2), so it
     /// does not drop any: the exchange fails.
     pub(crate) fn count(&mut self, head: &ResponseHead) -> bool {
         self.bytes += head.fields.size() + FIELD_COST * head.fields.len();

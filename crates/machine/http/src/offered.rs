@@ -143,7 +143,7 @@ impl Offered {
         self.responder.answer(head, content).await
     }
 
-    /// The same, as a refusal for this reason.
+    /// As [`Self::refuse`], with the reason of the refusal.
     ///
     /// # Errors
     /// The client is gone.

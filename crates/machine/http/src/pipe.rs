@@ -27,7 +27,7 @@ const PIECES: usize = 64;
 ///
 /// `length` is that of the content, where it is known.
 pub fn pipe(length: Option<u64>) -> (Outgoing, Incoming) {
-    let shared = Arc::new(Mutex::new(Waiting::default()));
+    let shared = Arc::new(Mutex::new(PipeBuffer::default()));
     let receiver = PipeReceiver {
         waiting: shared.clone(),
         length,
@@ -41,11 +41,11 @@ pub fn pipe(length: Option<u64>) -> (Outgoing, Incoming) {
 
 /// Bytes that were sent and not yet received.
 #[derive(Debug, Default)]
-struct Waiting {
+struct PipeBuffer {
     frames: VecDeque<Frame>,
     bytes: usize,
-    /// How it ended.
-    ended: Option<Ended>,
+    /// The end of the stream, if it has come.
+    ended: Option<PipeEnd>,
     /// The receiver is gone.
     gone: bool,
     receiver: Option<Waker>,
@@ -53,12 +53,12 @@ struct Waiting {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Ended {
+enum PipeEnd {
     Well,
     Reset(Reset),
 }
 
-impl Waiting {
+impl PipeBuffer {
     fn room(&self) -> usize {
         if self.frames.len() < PIECES {
             ROOM.saturating_sub(self.bytes)
@@ -75,7 +75,7 @@ impl Waiting {
         wake(&mut self.receiver);
     }
 
-    fn end(&mut self, ended: Ended) {
+    fn end(&mut self, ended: PipeEnd) {
         if self.ended.is_none() {
             self.ended = Some(ended);
             wake(&mut self.receiver);
@@ -92,7 +92,7 @@ fn wake(waker: &mut Option<Waker>) {
 /// The sending half of a pipe.
 #[derive(Debug)]
 pub struct PipeSender {
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<PipeBuffer>>,
 }
 
 impl PipeSender {
@@ -127,7 +127,7 @@ impl PipeSender {
         }
 
         if end {
-            waiting.end(Ended::Well);
+            waiting.end(PipeEnd::Well);
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl PipeSender {
         if let Some(trailers) = trailers {
             waiting.push(Frame::Trailers(trailers));
         }
-        waiting.end(Ended::Well);
+        waiting.end(PipeEnd::Well);
     }
 
     pub(crate) fn reset(&mut self, reset: Reset) {
@@ -149,7 +149,7 @@ impl PipeSender {
         }
         waiting.frames.clear();
         waiting.bytes = 0;
-        waiting.end(Ended::Reset(reset));
+        waiting.end(PipeEnd::Reset(reset));
     }
 
     pub(crate) async fn broken(&mut self) -> Reset {
@@ -167,14 +167,14 @@ impl PipeSender {
 
 impl Drop for PipeSender {
     fn drop(&mut self) {
-        self.waiting.lock().end(Ended::Reset(Reset::Cancel));
+        self.waiting.lock().end(PipeEnd::Reset(Reset::Cancel));
     }
 }
 
 /// The receiving half of a pipe.
 #[derive(Debug)]
 pub struct PipeReceiver {
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<PipeBuffer>>,
     length: Option<u64>,
 }
 
@@ -193,10 +193,10 @@ impl PipeReceiver {
         }
 
         match waiting.ended {
-            Some(Ended::Well) => Poll::Ready(None),
-            Some(Ended::Reset(reset)) => {
+            Some(PipeEnd::Well) => Poll::Ready(None),
+            Some(PipeEnd::Reset(reset)) => {
                 // Said once; then nothing more comes.
-                waiting.ended = Some(Ended::Well);
+                waiting.ended = Some(PipeEnd::Well);
                 Poll::Ready(Some(Err(StreamError::new(Cause::Reset(reset)))))
             }
             None => {
@@ -208,7 +208,7 @@ impl PipeReceiver {
 
     pub(crate) fn is_end(&self) -> bool {
         let waiting = self.waiting.lock();
-        waiting.frames.is_empty() && matches!(waiting.ended, Some(Ended::Well))
+        waiting.frames.is_empty() && matches!(waiting.ended, Some(PipeEnd::Well))
     }
 
     pub(crate) fn length(&self) -> Option<u64> {

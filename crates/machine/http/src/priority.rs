@@ -3,7 +3,7 @@
 use hermes_proto::fields::{FieldValue, Fields};
 use hermes_proto::h3::{Priority, Signal};
 
-/// All that was said of one exchange.
+/// The priority signals of one exchange.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Signals {
     /// The client's last signal.

@@ -48,7 +48,7 @@ pub fn now() -> Instant {
     read(|clock| &clock.instant, Instant::now)
 }
 
-/// The same by the calendar.
+/// The present time by the calendar.
 #[must_use]
 pub fn system_now() -> SystemTime {
     read(|clock| &clock.system, SystemTime::now)

@@ -134,6 +134,7 @@ async fn race(
     from: &LocalEnd,
     last: &mut Option<SocketAddr>,
 ) -> Result<TcpStream, ConnectError> {
+    // The usual case: no list of attempts, and no timer.
     if let [only] = addresses {
         *last = Some(*only);
         return attempt(*only, from).await;
@@ -169,6 +170,7 @@ async fn first_done(running: &mut Vec<Attempt<'_>>) -> Result<TcpStream, Connect
     poll_fn(|cx| {
         for index in 0..running.len() {
             if let Poll::Ready(done) = running[index].as_mut().poll(cx) {
+                // In any order: all of them are polled, and the first that is ready wins.
                 drop(running.swap_remove(index));
                 return Poll::Ready(done);
             }
@@ -198,6 +200,7 @@ async fn connected(address: SocketAddr, from: &LocalEnd) -> io::Result<TcpStream
     } else {
         TcpSocket::new_v6()?
     };
+    // Claimed and marked before it is connected: a SYN would leave by the wrong route otherwise.
     let socket = marked(claimed(socket)?)?;
     from.bind(SockRef::from(&socket), address, Port::WhenConnected)?;
     socket.connect(address).await

@@ -43,7 +43,7 @@ struct NamedDescriptor {
 }
 
 impl DescriptorTable {
-    /// That of a node that may have a successor.
+    /// The table of a node that may have a successor.
     #[must_use]
     pub fn for_successor() -> Self {
         Self(Some(Arc::default()))
@@ -79,7 +79,7 @@ impl DescriptorTable {
         })))
     }
 
-    /// All of them, for a successor. This process goes on with them.
+    /// Duplicates of all descriptors, for a successor.
     ///
     /// # Errors
     /// When no descriptor is left, or the node was not started as one that has a successor.

@@ -70,7 +70,7 @@ impl Resolver {
         Self::system_but_for(&[])
     }
 
-    /// The same without the name servers at these addresses: this process itself, which would be asked in vain.
+    /// As [`Self::system`], without the name servers at these addresses: this process would ask itself.
     #[must_use]
     pub fn system_but_for(own: &[IpAddr]) -> Self {
         Self::follow(SystemFiles::new(own))
@@ -124,6 +124,7 @@ impl Resolver {
         if let Some(known) = without_dns(name) {
             return Ok(known);
         }
+        // A search domain, or a name of the machine's own network, must not be within reach of requests.
         if !name.trim_end_matches('.').contains('.') {
             return Err(DnsError::new(DnsErrorKind::Dotless, name));
         }
@@ -155,6 +156,7 @@ impl Resolver {
     ) -> Result<Lookup, DnsError> {
         let fqdn = fully_qualified(name)?;
         let current = self.source.current().await;
+        // Before any turn: the hosts file costs no question.
         if let Some(lookup) = in_hosts(&current.hosts, &fqdn) {
             return Ok(lookup);
         }
@@ -177,6 +179,7 @@ impl Resolver {
             return both_families(current, name, fqdn).await;
         };
         loop {
+            // Joined without a turn: who shares a lookup adds no load.
             if let Some(answer) = self.single_flights.join(&fqdn).await {
                 return answer;
             }

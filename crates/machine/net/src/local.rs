@@ -23,14 +23,14 @@ const SHORTEST: Duration = Duration::from_millis(20);
 /// The addresses of this machine: those that it has, and prefixes that its routes deliver to it. Clones are the same.
 #[derive(Debug, Clone, Default)]
 pub struct LocalAddresses {
-    known: Arc<RwLock<Known>>,
+    known: Arc<RwLock<PrefixSet>>,
     /// Grows with each change.
     revision: Arc<AtomicU64>,
 }
 
 /// Prefixes, and which lengths occur among them: as many look-ups as there are lengths tell whether one holds an address.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Known {
+struct PrefixSet {
     prefixes: HashSet<IpNet>,
     lengths: BTreeSet<u8>,
 }
@@ -92,7 +92,7 @@ impl LocalAddresses {
     }
 
     fn look(&self) {
-        let now = Known::from_iter(os::local_addresses());
+        let now = PrefixSet::from_iter(os::local_addresses());
         // If the list cannot be had, destinations that were closed stay closed.
         if !now.prefixes.is_empty() && *self.known.read() != now {
             *self.known.write() = now;
@@ -101,7 +101,7 @@ impl LocalAddresses {
     }
 }
 
-impl Known {
+impl PrefixSet {
     fn holds(&self, ip: IpAddr) -> bool {
         let prefix = |length: &u8| IpNet::new(ip, *length).ok().map(|net| net.trunc());
         self.lengths
@@ -111,7 +111,7 @@ impl Known {
     }
 }
 
-impl FromIterator<IpNet> for Known {
+impl FromIterator<IpNet> for PrefixSet {
     fn from_iter<T: IntoIterator<Item = IpNet>>(all: T) -> Self {
         let prefixes: HashSet<IpNet> = all.into_iter().collect();
         let lengths = prefixes.iter().map(IpNet::prefix_len).collect();
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn what_is_delivered_here_by_prefix_is_this_machine() {
         let prefixes = ["10.9.0.0/16", "192.0.2.7/32", "2001:db8:9::/48"];
-        let known = Known::from_iter(prefixes.map(|net| net.parse().unwrap()));
+        let known = PrefixSet::from_iter(prefixes.map(|net| net.parse().unwrap()));
         for ip in ["10.9.0.0", "10.9.255.255", "192.0.2.7", "2001:db8:9::1"] {
             assert!(known.holds(ip.parse().unwrap()), "{ip}");
         }

@@ -17,7 +17,7 @@ pub struct StreamInfo {
     /// The results of the TLS handshake; `None` on a clear stream. Boxed, as most waiting streams
     /// are clear.
     pub tls: Option<Box<TlsPeer>>,
-    /// What the ingress that made it says of its sender; `None` for streams of the listeners' own protocols.
+    /// The sender, as the ingress that made the stream describes it; `None` for streams of the listeners' own protocols.
     pub origin: Option<Arc<IngressOrigin>>,
 }
 

@@ -48,7 +48,7 @@ impl ShownChain {
         now < self.until.load(Ordering::Relaxed) && self.rules.load(Ordering::Acquire) == rules
     }
 
-    /// They were verified at `now` by the rules of this number, which is not 0.
+    /// Notes that the certificates were verified at `now` by the rules of this number, which is not 0.
     pub fn believed(&self, rules: u64, now: u64) {
         let next = self.next_end(now);
         // The end depends on time alone: with the rules of before or after, it is the right one.

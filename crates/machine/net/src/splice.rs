@@ -66,7 +66,7 @@ pub async fn splice(
     mut moved: impl FnMut(usize),
 ) -> Result<Spliced, SpliceError> {
     loop {
-        let Some(mut pipe) = Lent::take() else {
+        let Some(mut pipe) = BorrowedPipe::take() else {
             return Ok(Spliced::Little);
         };
         let came = match pass(&mut pipe, from, to, &mut most, &mut moved).await? {
@@ -75,7 +75,9 @@ pub async fn splice(
             None => return Ok(Spliced::End),
         };
 
+        // Before the wait: there are few pipes, and many connections that wait.
         drop(pipe);
+        // Two system calls a pass: few bytes are cheaper to copy.
         if came < WORTH {
             return Ok(Spliced::Little);
         }
@@ -90,7 +92,7 @@ pub async fn splice(
 
 /// Moves available bytes, at most this many; `None` at the end, otherwise their number.
 async fn pass(
-    pipe: &mut Lent,
+    pipe: &mut BorrowedPipe,
     from: &TcpStream,
     to: &TcpStream,
     most: &mut u64,
@@ -151,12 +153,12 @@ thread_local! {
 }
 
 /// A pipe that goes back to its thread's when it is dropped empty.
-struct Lent {
+struct BorrowedPipe {
     /// `None` only while it is dropped.
     pipe: Option<Pipe>,
 }
 
-impl Lent {
+impl BorrowedPipe {
     /// A pipe; `None` if there are too many, no descriptor is left, or the system has no splicing.
     fn take() -> Option<Self> {
         PIPES_HERE.with_borrow_mut(|pipes| {
@@ -170,7 +172,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for BorrowedPipe {
     fn drop(&mut self) {
         // A pipe with bytes left belongs to a connection that broke.
         let pipe = self.pipe.take().filter(|pipe| pipe.held() == 0);

@@ -174,6 +174,7 @@ pub(crate) fn rejoined(
 /// # Errors
 /// The hand-over failed half-way: the connection is of no more use.
 pub fn leave_tls_to_kernel(read: &mut ReadHalf, write: &mut WriteHalf) -> io::Result<()> {
+    // Looked at before anything is moved: halves of two streams must stay as they are.
     let is_whole = match (&read.io, &write.io) {
         (ReadIo::Shared(from), WriteIo::Shared(to)) => from.is_pair_of(to),
         _ => false,
@@ -188,6 +189,7 @@ pub fn leave_tls_to_kernel(read: &mut ReadHalf, write: &mut WriteHalf) -> io::Re
         return Ok(());
     };
     let mut whole = from.unsplit(to);
+    // `Abortable` has a destructor, so that its transport can only be replaced, not moved out.
     let nothing = Transport::Other(Box::new(tokio::io::empty()));
     match leave_to_kernel(mem::replace(&mut whole.transport, nothing)) {
         Ok(left) => {
@@ -237,6 +239,7 @@ impl ReadHalf {
             return;
         }
 
+        // On the stack: most looks find nothing.
         let mut room = [0; LOOK];
         match rustix::net::recv(half.as_ref(), &mut room, RecvFlags::DONTWAIT) {
             // An end is told again to the next reader; an error is not.
@@ -322,7 +325,7 @@ impl WriteHalf {
         }
     }
 
-    /// This many bytes were.
+    /// Counts bytes that were written past this half.
     pub fn passed(&mut self, bytes: u64) {
         if let WriteIo::Kernel(half) = &mut self.io {
             half.passed(bytes);
@@ -348,6 +351,7 @@ impl Drop for WriteHalf {
     /// A half that is dropped must not look like an orderly end, so the socket's own FIN is withheld.
     fn drop(&mut self) {
         match mem::replace(&mut self.io, WriteIo::Gone) {
+            // tokio's half would send a FIN when it is dropped.
             WriteIo::Tcp(half) => half.forget(),
             WriteIo::Kernel(half) => half.forget(),
             WriteIo::Unix(half) => half.forget(),

@@ -249,6 +249,7 @@ impl Stream {
         if self.unread.is_empty() {
             self.unread = bytes;
         } else if !bytes.is_empty() {
+            // Rare, and short: what a detector puts back in front of what another did.
             self.unread = [bytes, std::mem::take(&mut self.unread)].concat().into();
         }
     }
@@ -279,6 +280,7 @@ impl Stream {
             return Poll::Ready(());
         }
 
+        // No room of the caller's: all that is read is kept for the next read.
         let mut none = [];
         let mut none = ReadBuf::new(&mut none);
         self.poll_read_ahead(cx, &mut none).map(drop)

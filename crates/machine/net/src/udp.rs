@@ -352,6 +352,7 @@ impl UdpSocket {
                 Ok(()) => sending.rest = later,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if segment_size.is_some() && is_gso_refusal(&error) => {
+                    // For good: a device without segmentation offload does not learn it.
                     self.segments.store(1, Ordering::Relaxed);
                 }
                 // If the kernel refuses a segmented send, the datagrams are sent one by one.
@@ -359,6 +360,7 @@ impl UdpSocket {
                     sending.is_one_by_one = true;
                 }
                 Err(error) if is_errno(&error, Errno::MSGSIZE) => {
+                    // Lost, as it would be on its way; later ones that are shorter may fit.
                     sending.has_too_large = true;
                     sending.rest = later;
                 }

@@ -81,7 +81,7 @@ impl Addresses {
             Look::Stale(list) => {
                 let this = self.clone();
                 let resolver = resolver.clone();
-                let asked = Asked(self.clone());
+                let asked = Refresh(self.clone());
                 tasks.spawn(async move {
                     this.ask(&resolver).await;
                     drop(asked);
@@ -169,9 +169,9 @@ impl Addresses {
 }
 
 /// A background refresh that is under way; dropped with its task, it lets the next one begin.
-struct Asked(Arc<Addresses>);
+struct Refresh(Arc<Addresses>);
 
-impl Drop for Asked {
+impl Drop for Refresh {
     fn drop(&mut self) {
         self.0.known.lock().asked = false;
     }

@@ -17,7 +17,7 @@ const BEFORE: Duration = Duration::from_secs(1);
 /// Bounds of answers, of all versions of HTTP.
 #[derive(Debug, Clone, Copy)]
 pub struct AnswerLimits {
-    /// Of their heads and trailers.
+    /// Limits of heads and trailers.
     pub(crate) message: MessageLimits,
     /// How long a connection of HTTP/1.1 is kept.
     idle_time: Duration,

@@ -112,6 +112,7 @@ impl Checkout {
         let active = active.in_rooms(None, Some(room.clone()));
         let ((outgoing, pending), stream) = match carrier {
             Carrier::H1(connection, berth) => {
+                // The berth travels with its connection: an exchange on a kept one allocates none.
                 let home = home.map(|(pool, slot)| -> Arc<dyn h1::Home> {
                     let berth = berth.unwrap_or_else(|| Arc::new(Berth::new(address, room)));
                     berth.for_exchange(pool, slot)
@@ -159,6 +160,7 @@ impl Worker {
         mut attempts: EndpointAttempts<'_>,
         own: Option<Own<'_>>,
     ) -> Result<Checkout, ConnectFailure> {
+        // Authentication belongs to a connection, which leads to one endpoint (RFC 4559).
         attempts.prefer(own.and_then(|own| own.index(upstream.id)));
         while let Some(next) = attempts.next() {
             let tried = next.endpoint.clone();
@@ -198,6 +200,7 @@ pub(crate) async fn endpoint(
         (known, address) => known.is_none() == address.is_none(),
     };
 
+    // By numbers: an upstream that was built anew has another one, so that it never gets connections of its predecessor.
     let key = Key::Endpoint(upstream.id, index);
     let slot = match own {
         None => client.pool.slot(key, Some(upstream), upstream.may_share()),

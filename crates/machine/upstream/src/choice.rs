@@ -72,6 +72,7 @@ impl Choice {
         tried: &[usize],
         affinity: Option<Affinity>,
     ) -> Option<usize> {
+        // Without a choice, health and balance are beside the point: a failed single endpoint is tried, too.
         if let [_] = endpoints {
             return tried.is_empty().then_some(0);
         }
@@ -79,6 +80,7 @@ impl Choice {
         let key = affinity.unwrap_or_else(|| Affinity(fastrand::u64(..)));
         let now = clock::now();
         let mut candidates = self.candidates(endpoints, tried, now);
+        // By the key, so that exchanges of one affinity choose the same side each time.
         self.prefer_zone(endpoints, &mut candidates, key.0 % WHOLE);
 
         match self.balance {

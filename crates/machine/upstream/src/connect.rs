@@ -100,6 +100,7 @@ impl Attempt<'_> {
                 remember(memory, &first);
                 return done;
             }
+            // QUIC failed lately: where UDP is blocked, a race would cost each connection its head start.
             [HttpVersion::H3, ..] if !memory.is_worth_trying(Instant::now()) => return tcp.await,
             [HttpVersion::H3, ..] => staggered(memory.head_start(Instant::now()), quic, tcp).await,
             // The other way round there is nothing to remember: TCP is tried first anyway.
@@ -318,6 +319,7 @@ impl Attempt<'_> {
                     .race(addresses, from, bounds.until, &endpoint.text)
                     .await?;
                 control(&stream, upstream);
+                // The kernel has measured the handshake: a round trip that costs no packet.
                 if let hermes_net::Transport::Tcp(tcp) = stream.transport() {
                     endpoint.hop.measured(hermes_net::os::round_trip(tcp));
                 }
@@ -374,6 +376,7 @@ fn remember(memory: &Memory, first: &First) {
 fn quic_depth(client: &Worker, via: &str) -> u8 {
     let mut depth = 0;
     let mut next = client.directory.upstream(via);
+    // No deeper than tunnels are opened.
     while let Some(upstream) =
         next.filter(|upstream| depth < via::DEPTH && upstream.versions.contains(&HttpVersion::H3))
     {
@@ -396,6 +399,7 @@ impl Worker {
         endpoint: &str,
     ) -> Result<Stream, ConnectFailure> {
         match race(addresses, from, until, endpoint).await {
+            // Idle connections are worth less than this one. Once: if there are none left, the second attempt says why.
             Err(failure) if failure.kind == FailureKind::Descriptors && self.pool.give_way() => {
                 race(addresses, from, until, endpoint).await
             }

@@ -103,7 +103,7 @@ pub enum UdpPath {
     Tunnel(Box<(Incoming, Outgoing)>, bool),
 }
 
-/// What is being dialled. As `dyn`, so that crates that await it do not compile it again.
+/// A connection in the making. As `dyn`, so that crates that await it do not compile it again.
 pub type Connecting<'a, T> = Pin<Box<dyn Future<Output = Result<T, ConnectFailure>> + Send + 'a>>;
 
 impl Client {
@@ -141,6 +141,7 @@ impl Client {
             }
             Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
+                // Around DNS and connecting alike: the time-out is that of the whole attempt.
                 let dialled =
                     timeout_at(until, self.worker.dial_target(host, port, asking, until)).await;
                 dialled.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint)))
@@ -237,6 +238,7 @@ impl Worker {
             };
 
             let attempt = async {
+                // The room is taken within the attempt's time: one that waits for it leaves the rest of the time to another endpoint.
                 let room = upstream
                     .limits
                     .connection(next.until, &next.endpoint.text)
@@ -247,6 +249,7 @@ impl Worker {
             match timeout_at(next.until, attempt).await {
                 Ok(Ok(((stream, address), room))) => {
                     next.endpoint.succeeded();
+                    // A tunnel has no status that would say more: its endpoint has done well once it is connected.
                     next.endpoint.served();
                     let active = next.active.in_rooms(None, Some(room));
                     return Ok(Dialled {
@@ -281,6 +284,7 @@ impl Worker {
                 Ok(Ok((path, outer))) => {
                     next.endpoint.succeeded();
                     let endpoint = next.endpoint.text.clone();
+                    // The exchange with the outer proxy lasts as long as the tunnel, and counts there too.
                     let active = next.active.inside(outer);
                     return Ok(UdpDialled {
                         path,
@@ -369,11 +373,13 @@ async fn routable(
     from: &LocalEnd,
     endpoint: &str,
 ) -> Result<SocketAddr, ConnectFailure> {
+    // No other to choose: whoever opens the socket learns whether there is a route.
     if let [only] = addresses {
         return Ok(*only);
     }
     let mut reason = "the name has no address".to_owned();
     for address in addresses {
+        // Connecting UDP sends nothing: it asks the kernel for a route.
         match UdpSocket::connected_from(*address, from).await {
             Ok(_) => return Ok(*address),
             Err(error) => reason = format!("{address}: {error}"),

@@ -138,6 +138,7 @@ impl Endpoint {
             return;
         }
         self.note(&failure.reason);
+        // Where this machine is at fault, or a rule of ours, the endpoint must not be ejected for it.
         if failure.is_of_endpoint() {
             self.history.recent.failed();
             self.history.news.unreached(&failure.reason);
@@ -150,6 +151,7 @@ impl Endpoint {
         let (Some(ejector), now) = (&self.ejector, clock::now()) else {
             return;
         };
+        // Lock order: the condition first, then the ejector, which knows no endpoint.
         let admit = |end| ejector.admit(now, end);
         if self
             .condition
@@ -180,6 +182,7 @@ impl Endpoint {
         outcome: Result<(), String>,
         thresholds: Thresholds,
     ) {
+        // Only changes of the state are logged: a check runs every few seconds, for ever.
         let reason = outcome.as_ref().err().cloned();
         if !self
             .condition
@@ -326,6 +329,7 @@ impl Active {
             let reason = format!("status {status}");
             endpoint.history.recent.failed();
             endpoint.history.news.answered();
+            // Over at once: the endpoint answers, so that it does not rest.
             endpoint.remember(&reason, true);
             endpoint.spoiled(&reason);
         }

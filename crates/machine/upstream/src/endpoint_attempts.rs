@@ -61,7 +61,7 @@ impl<'a> EndpointAttempts<'a> {
         })
     }
 
-    /// The same, with other endpoints preferred to those that earlier attempts of the exchange had.
+    /// Prefers other endpoints to those that earlier attempts of the exchange had.
     pub(crate) fn avoiding(self, avoid: &'a [Arc<str>]) -> Self {
         Self { avoid, ..self }
     }

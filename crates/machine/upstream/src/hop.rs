@@ -60,7 +60,7 @@ impl Version {
 #[derive(Debug, Default)]
 pub(crate) struct Last {
     link: Mutex<Option<LastLink>>,
-    /// Of the TCP connection that was made last, when it was made.
+    /// Round-trip time of the last TCP connection, measured when it was made.
     tcp_round_trip: Mutex<Option<Duration>>,
 }
 
@@ -116,7 +116,7 @@ impl Last {
         measured.map(|time| time.as_micros() as f64 / 1000.0)
     }
 
-    /// Which version that is; `None` before the first.
+    /// The version in use; `None` before the first connection.
     pub(crate) fn version(&self) -> Option<Version> {
         self.link.lock().as_ref().map(|known| known.version.clone())
     }

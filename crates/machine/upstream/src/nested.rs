@@ -120,6 +120,7 @@ async fn carry(
         () = come(&carrier, &mut incoming, datagrams, &nested_mtu) => false,
     };
 
+    // The connection ends with its carrier; its last packets have been taken, or the tunnel is gone.
     drop(carrier);
     if gone {
         // Dropped half open, the tunnel would look broken.
@@ -319,7 +320,7 @@ mod tests {
         .unwrap();
         let config = ClientConfig::new(&tls, false, Record::default()).unwrap();
         let (tasks, until) = (TaskTracker::new(), Instant::now() + Duration::from_secs(2));
-        let connected = connect(tunnel, 1, ("hop", &config), until, "hop:443", &tasks).await;
+        let connected = connect(tunnel, 1, "hop", &config, until, "hop:443", &tasks).await;
         assert!(connected.is_err());
         tasks.close();
         assert!(

@@ -44,7 +44,7 @@ enum Line {
 }
 
 impl EndpointLog {
-    /// Of an endpoint, one of this many.
+    /// The log of an endpoint, one of `endpoints` in its upstream.
     pub(crate) fn new(upstream: Arc<str>, endpoint: Arc<str>, endpoints: usize) -> Self {
         let remedy = if endpoints > 1 {
             "exchanges go to the other endpoints, and here again from a second on"

@@ -126,6 +126,7 @@ impl Worker {
         own: Option<Own<'_>>,
     ) -> Result<Checkout, ConnectFailure> {
         let fits = |address: Option<SocketAddr>| {
+            // Kept connections are shared by all who ask for the origin: each may use only those to addresses that its own rules allow.
             address.is_some_and(|address| (asking.allow)(address).is_ok())
         };
         let slot = match own {

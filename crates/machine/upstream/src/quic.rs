@@ -40,13 +40,13 @@ const NOT_LISTENING: &str = "nothing listens on that UDP port (ICMP)";
 /// The memory of QUIC to one endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    known: Mutex<Known>,
+    known: Mutex<QuicHistory>,
     /// How long a round trip took when a connection came about last.
     rtt: Mutex<Option<Duration>>,
 }
 
 #[derive(Debug, Default, Clone)]
-struct Known {
+struct QuicHistory {
     works: bool,
     failures: u32,
     failed_at: Option<Instant>,
@@ -67,9 +67,9 @@ impl Memory {
 
     /// A connection came about, in time.
     pub(crate) fn worked(&self) {
-        *self.known.lock() = Known {
+        *self.known.lock() = QuicHistory {
             works: true,
-            ..Known::default()
+            ..QuicHistory::default()
         };
     }
 
@@ -86,16 +86,16 @@ impl Memory {
     /// Connections came about beside another way that was used since the last failure. If that lasts, the failures are forgotten.
     pub(crate) fn worked_again(&self) {
         let mut known = self.known.lock();
-        let Known {
+        let QuicHistory {
             failures,
             failed_at,
             ..
         } = *known;
-        *known = Known {
+        *known = QuicHistory {
             works: true,
             failures,
             failed_at,
-            ..Known::default()
+            ..QuicHistory::default()
         };
     }
 
@@ -143,7 +143,7 @@ impl Memory {
         let rest = FIRST_REST
             .saturating_mul(1 << failures.min(16))
             .min(LONGEST_REST);
-        *known = Known {
+        *known = QuicHistory {
             works: false,
             failures: failures.saturating_add(1),
             failed_at: Some(now),

@@ -156,7 +156,7 @@ pub(crate) fn for_origins() -> Result<Arc<ClientConfig>, String> {
     client.map(Into::into).map_err(|error| error.to_string())
 }
 
-/// The same, offering HTTP/1.1 alone.
+/// A copy that offers HTTP/1.1 alone.
 pub(crate) fn h1_only(config: &ClientConfig) -> Arc<ClientConfig> {
     let mut only = config.clone();
     only.alpn_protocols = vec![protocol(HttpVersion::H1).to_vec()];

@@ -14,7 +14,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// This many places in all.
+    /// Shares of `most` places in all.
     pub fn new(most: usize) -> Self {
         Self {
             most,

@@ -15,9 +15,9 @@ pub struct Timeouts {
     pub idle: Option<Duration>,
     /// Longest silence of a UDP session that is a conversation.
     pub udp: Duration,
-    /// Of a `udp` listener's session without an answer of the target.
+    /// Idle time of a `udp` listener's session without an answer of the target.
     pub udp_unanswered: Duration,
-    /// Of a `udp` listener's session with one turn of questions and answers.
+    /// Idle time of a `udp` listener's session with one turn of questions and answers.
     pub udp_answered: Duration,
 }
 

@@ -35,7 +35,7 @@ pub enum Question {
     Bare,
 }
 
-/// One try of one way to an endpoint.
+/// An attempt to reach an endpoint in one way.
 #[derive(Debug)]
 pub struct Trial {
     /// The endpoint as it is configured.

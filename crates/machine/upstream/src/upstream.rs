@@ -44,9 +44,9 @@ pub struct Upstream {
     pub(crate) limits: Limits,
     pub(crate) links: LinkPolicy,
     timeouts: Timeouts,
-    learnt: Learnt,
+    experience: Experience,
     requests: RequestPolicy,
-    /// Also for [`Self::same`].
+    /// The configuration, also for [`Self::same`].
     source: Source,
 }
 
@@ -57,7 +57,7 @@ struct RequestPolicy {
     sends_token: bool,
     /// The fields of every request.
     fields: RequestFields,
-    /// Of CONNECT-UDP and of connect-tcp, where they are not the default ones.
+    /// The templates of CONNECT-UDP and of connect-tcp, where they are not the default ones.
     templates: [Option<UriTemplate>; 2],
 }
 
@@ -73,7 +73,7 @@ impl RequestPolicy {
 
 /// The experience of exchanges through an upstream, beside that of its endpoints.
 #[derive(Debug, Default)]
-struct Learnt {
+struct Experience {
     budget: Budget,
     tunnel_sizes: TunnelSizes,
 }
@@ -136,7 +136,7 @@ impl Upstream {
             limits: Limits::new(&config.limits),
             links: LinkPolicy::new(config),
             timeouts: Timeouts::default().overlaid(&config.timeouts),
-            learnt: Learnt::default(),
+            experience: Experience::default(),
             requests,
             source,
         }))
@@ -159,7 +159,7 @@ impl Upstream {
 
     /// The budget of its retries.
     pub fn budget(&self) -> &Budget {
-        &self.learnt.budget
+        &self.experience.budget
     }
 
     /// The template by which its endpoints are asked for tunnels of this kind, where it is not the default one.
@@ -379,7 +379,7 @@ impl Upstream {
     pub fn bulk_goes_alone(&self) -> Option<&TunnelSizes> {
         let is_carried = self.security.is_none() || tls::kernel_carries();
         let both = is_carried && self.may_share() && self.speaks_h1();
-        both.then_some(&self.learnt.tunnel_sizes)
+        both.then_some(&self.experience.tunnel_sizes)
     }
 
     /// Whether half of the connections that may be open are free, so that a further one is in no one's way.
@@ -482,7 +482,7 @@ fn is_localhost(host: &str) -> bool {
 #[derive(Debug, PartialEq)]
 struct Source {
     config: model::Upstream,
-    /// Of the content of the files that it names.
+    /// A digest of the files that it names.
     files: u64,
 }
 

@@ -229,6 +229,7 @@ fn head(
         return Ok(connect);
     }
     let mut fields = connect.fields;
+    // RFC 9297, 3.4: the content of both directions is capsules.
     fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
     fields.insert(datagram_limit::FIELD, datagram_limit::understood());
 
@@ -284,11 +285,13 @@ async fn ask(opened: Opened) -> Result<Answer, StreamError> {
         ..
     } = opened;
 
+    // HTTP/1.1 holds a head back until content follows, which a tunnel has none of before the answer.
     outgoing.flush().await?;
     loop {
         match pending.event(Some(&mut outgoing)).await? {
             Event::Interim(_) => {}
             Event::Final(head, _) => {
+                // RFC 9209: the proxy may name the hop behind it that failed.
                 let why = proxy_status::first_error(&head.fields).map(|told| told.to_string());
                 return Ok(Answer::Refused(head.status, why));
             }

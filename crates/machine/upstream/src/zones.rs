@@ -14,7 +14,7 @@ pub(crate) fn stays(home: u64, all_home: u64, away: u64) -> u64 {
     }
 }
 
-/// All of the load.
+/// The whole load.
 pub(crate) const WHOLE: u64 = 1000;
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ pub fn open_within(
         ..error
     })?;
 
+    // Reused from the exchange before: a connection allocates it once.
     let rejoin = connection.rejoin.unwrap_or_else(Rejoin::of_client);
     let (of_reading, of_writing) = rejoin.part(home);
     let outgoing = BodySender::content(connection.write, framing, of_writing);
@@ -115,6 +116,7 @@ impl NextResponse {
             if let Some(expected) = &self.accept {
                 check_accept(&response.fields, expected)
                     .map_err(|error| StreamError::new(Cause::Protocol(error.to_string())))?;
+                // It answers our key, not that of the client, whose own hop has another.
                 hermes_proto::websocket::strip(&mut response.fields);
             }
 
@@ -161,6 +163,7 @@ impl NextResponse {
                 Some(head) => head.fields.footprint(),
                 None => read.buffer.len(),
             };
+            // Part of a head is charged as it grows: a server that sends it byte by byte holds no more than it pays for.
             let held = self.charge.hold(&read.half.info().peer, bytes);
             held.map_err(|_| StreamError::new(Cause::Memory(NO_ROOM)))?;
 

@@ -42,6 +42,7 @@ struct Opener(Arc<Joint>);
 impl Drop for Opener {
     fn drop(&mut self) {
         let mut core = self.0.core();
+        // The driver may wait for input on a link without streams: it has to see that no more will follow.
         core.is_left = true;
         core.rouse();
     }
@@ -179,6 +180,7 @@ impl TcpLink {
         if head.kind().is_extended() {
             self.require_extended_connect().await?;
         }
+        // END_STREAM in the HEADERS frame: a GET is one frame.
         let end = head.kind() == Kind::Message && length == Some(0);
         let stream = self.begin(head, end).await?;
         let pending = StreamResponse {
@@ -237,6 +239,7 @@ impl TcpLink {
             return Err(OpenError::Closing);
         }
 
+        // Open and adopt under one lock: the driver may not meet a stream that has no inbox.
         let number = core.machine.open(&convert::request_parts(head), end)?;
         let stream = joint.adopt(&mut core, number);
         core.rouse();

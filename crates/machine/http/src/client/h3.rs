@@ -51,7 +51,7 @@ pub struct QuicLink {
     shared: Arc<Shared>,
     hold: Hold,
     spare: Spare,
-    /// Of this clone, and its clones.
+    /// The claimed stream of this clone, and of its clones.
     place: Option<Arc<Place>>,
 }
 
@@ -430,7 +430,7 @@ pub struct RequestStreamResponse {
     /// Given to the content of the final response.
     reader: Option<Reader>,
     method: Method,
-    /// Of a request that was sent early, until it was sent once more.
+    /// The parts of a request that was sent early, until it is sent again.
     again: Option<EarlyRequest>,
 }
 

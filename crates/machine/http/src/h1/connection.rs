@@ -36,7 +36,7 @@ fn is_little(room: &BytesMut) -> bool {
     room.len() < COPY_BELOW.max(room.capacity() / SHARE)
 }
 
-/// All bytes of a room, which is empty then.
+/// Takes all bytes out of a room.
 pub(crate) fn take(room: &mut BytesMut) -> Bytes {
     if !is_little(room) {
         return room.split().freeze();

@@ -116,7 +116,7 @@ impl BodyReceiver {
         self.read.take().map(|read| Self::tunnel(read, ends))
     }
 
-    /// Leaves the TLS of a tunnel to the kernel, if possible; `write` is its other half.
+    /// Leaves the TLS of a tunnel to the kernel, if possible; `other` is its other half.
     pub(crate) fn leave_tls_to_kernel(
         &mut self,
         other: &mut BodySender,
@@ -222,6 +222,7 @@ impl BodyReceiver {
         let read = self
             .read
             .as_ref()
+            // Buffered bytes come first, and a pipe to the kernel pays for bulk only: a read that filled its room is the sign of it.
             .filter(|read| self.full && !self.done && read.buffer.is_empty())?;
         let most = match &self.mode {
             Mode::Bytes(_) => u64::MAX,
@@ -232,7 +233,7 @@ impl BodyReceiver {
         Some((read.half.tcp().filter(|_| most > 0)?, most))
     }
 
-    /// This many of those bytes were taken.
+    /// Counts bulk bytes that were taken from the connection itself.
     pub(crate) fn passed(&mut self, bytes: u64) {
         if let Mode::Content(decoder) = &mut self.mode {
             decoder.passed(bytes);
@@ -267,6 +268,7 @@ fn poll_content(
         .transpose()))
     {
         Ok(Some(event)) => event,
+        // Whether that is an error depends on the framing: content without a length ends so (RFC 9112, 6.3).
         Ok(None) => decoder.end_of_input(),
         Err(error) => return Poll::Ready(Some(Err(error.into()))),
     };
@@ -288,6 +290,7 @@ impl Drop for BodyReceiver {
             return;
         };
         if !self.is_end() {
+            // The unread rest would be taken for the next message.
             way_back.abandon(&read);
         }
         way_back.give(read);

@@ -173,6 +173,7 @@ impl BodySender {
                 return Err(io::Error::from(io::ErrorKind::WriteZero).into());
             }
 
+            // Any progress restarts the time: a slow reader is no stalled one.
             self.pace.moved(written);
         }
 
@@ -190,6 +191,7 @@ impl BodySender {
             .filter(|write| !write.pieces.has_remaining() && !self.finished)?;
         let most = match &self.encoder {
             None => u64::MAX,
+            // Bytes that pass in the kernel are not seen here, and could not be paced.
             Some(_) if self.pace.is_held() => return None,
             Some(encoder) => encoder.unframed(),
         };
@@ -198,7 +200,7 @@ impl BodySender {
         Some((write.half.tcp().filter(|_| most > 0)?, most))
     }
 
-    /// This many of those bytes were written.
+    /// Counts bytes that were written to the connection itself.
     pub(crate) fn passed(&mut self, bytes: u64) {
         if let Some(encoder) = &mut self.encoder {
             encoder.passed(bytes);
@@ -210,6 +212,7 @@ impl BodySender {
 
     pub(crate) fn reset(&mut self) {
         if let Some(write) = self.write.take() {
+            // A reset, not a FIN: content that ends with its connection would look complete (RFC 9112, 8).
             write.half.set_abort();
         }
     }

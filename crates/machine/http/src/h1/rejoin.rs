@@ -39,9 +39,9 @@ pub(crate) struct Rejoin {
 struct Halves {
     read: Whereabouts<ReadSide>,
     write: Whereabouts<WriteSide>,
-    /// Of a client.
+    /// Keeps a client's connection after its exchange.
     home: Option<Arc<dyn Home>>,
-    /// Of a server, while it waits.
+    /// The server's task, while it waits for both halves.
     waiter: Option<Waker>,
 }
 

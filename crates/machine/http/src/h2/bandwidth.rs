@@ -50,7 +50,7 @@ struct Begun {
 }
 
 impl Bandwidth {
-    /// Of streams with this window, which may grow to `most` bytes.
+    /// A measurement for streams with this window, which may grow to `most` bytes.
     pub(crate) fn new(window: u32, most: u32) -> Self {
         Self {
             window,

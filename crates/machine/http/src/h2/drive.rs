@@ -46,9 +46,9 @@ pub(crate) struct ConnectionDriver<S> {
     is_unflushed: bool,
     turn: TurnLength,
     news: VecDeque<News>,
-    /// Of a link: its windows grow with it.
+    /// The bandwidth of a link, with which its windows grow.
     bandwidth: Option<Bandwidth>,
-    /// Of a stranger, who may leave it as it is.
+    /// Guards the sections of a stranger, who may never end one.
     unfinished: Option<UnfinishedSection>,
 }
 
@@ -121,6 +121,7 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
 
     /// Writes all there is, then reads once; true at the end. Pending when neither is possible.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        // Output first: what the machine has to say may be what the peer waits for before it sends more.
         let written = self.poll_write(cx)?;
         if !self.news.is_empty() {
             return Poll::Ready(Ok(false));
@@ -140,15 +141,18 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         drop(core);
 
         if is_done && written.is_ready() {
+            // The last frames, GOAWAY among them, have been written: FIN goes after them.
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
             return Poll::Ready(Ok(true));
         }
 
+        // A peer that sends requests and reads no answers must not fill the queue of frames: its own input waits for that.
         if is_done || backlog > BACKLOG {
             return Poll::Pending;
         }
         match self.poll_read(cx)? {
             Poll::Ready(_) if self.is_behind => {
+                // Behind: other connections of this thread get their turn, and then the rest is handled.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -166,6 +170,7 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
             if core.machine.has_output() {
                 return Poll::Ready(Ok(false));
             }
+            // Under the lock, together with the look: a command of another task either is seen or wakes this one.
             core.driver = Some(cx.waker().clone());
         }
 
@@ -251,6 +256,7 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         let now = clock::now().into_std();
         let mut core = self.joint.core();
         self.is_behind = true;
+        // A bounded number of rounds: the lock is held, and a peer can pack thousands of small frames into one read.
         for _ in 0..ROUNDS {
             self.is_behind = !core.machine.handle(self.input.bytes_mut(), now);
             self.joint.dispatch(&mut core, &mut self.news);

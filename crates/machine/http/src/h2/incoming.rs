@@ -22,7 +22,7 @@ pub struct StreamReceiver {
 }
 
 impl StreamReceiver {
-    /// Of a message with these fields, of which that is all with `end`.
+    /// The input of a message with these fields; without content if `end`.
     pub(crate) fn new(stream: StreamHandle, fields: &Fields, end: bool) -> Self {
         let announced = fields
             .get(CONTENT_LENGTH)

@@ -1,6 +1,7 @@
 //! Exchanges over HTTP/2 connections, on both sides: the machine of [`hermes_proto::h2`] with sockets, timers and bounds.
 //!
-//! Begin reading in `drive.rs`: one task a connection drives its machine; the owners of its streams share it, by `shared.rs`.
+//! Begin reading in `drive.rs`: one task a connection drives its machine; the owners of its streams share it, by `shared.rs`, and get its
+//! events by `dispatch.rs`.
 
 pub(crate) mod alert;
 mod bandwidth;

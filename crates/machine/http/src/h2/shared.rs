@@ -20,7 +20,7 @@ use super::piece::Piece;
 use crate::error::StreamError;
 use crate::priority::{self, Signals};
 
-/// The part that is changed.
+/// The state of a connection under its lock.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) machine: Connection<Piece>,
@@ -28,7 +28,7 @@ pub(crate) struct Core {
     /// The driver, where it waits.
     pub(crate) driver: Option<Waker>,
     pub(crate) over: Option<Over>,
-    /// A head waits for those before it to be written.
+    /// A sender waits for earlier heads to be written.
     pub(crate) is_head_waiting: bool,
     /// No more streams will be opened.
     pub(crate) is_left: bool,
@@ -89,7 +89,7 @@ impl Core {
         self.early.push_back((stream, priority));
     }
 
-    /// Something is said of the priority of a stream.
+    /// Applies a priority signal to a stream.
     pub(crate) fn advise(&mut self, stream: u32, say: impl FnOnce(&mut Signals)) {
         let inbox = self.inboxes.get_mut(&stream);
         let Some(inbox) = inbox.filter(|_| self.is_one_client) else {
@@ -203,7 +203,7 @@ impl Joint {
         self.heard.load(Ordering::Relaxed)
     }
 
-    /// Waits while many heads wait before the peer takes them. Flow control does not limit heads,
+    /// Waits while many unsent heads are queued. Flow control does not limit heads,
     /// so the sender of one asks here first. Waiting content does not hold heads up: on a slow
     /// link, some always waits.
     pub(crate) async fn has_room_for_head(&self) {
@@ -217,7 +217,7 @@ impl Joint {
         }
     }
 
-    /// The connection is over: everyone who waits learns it.
+    /// Ends the connection, and wakes everyone who waits.
     pub(crate) fn end(&self, over: Over) {
         let mut core = self.core.lock();
         core.over.get_or_insert(over);
@@ -234,7 +234,7 @@ impl Joint {
         self.answered.notify_waiters();
     }
 
-    /// Why it is over.
+    /// Why the connection is over, if it is.
     pub(crate) fn over(&self) -> Option<StreamError> {
         self.core.lock().over.as_ref().map(Over::error)
     }

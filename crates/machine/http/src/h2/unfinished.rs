@@ -43,7 +43,7 @@ pub(crate) struct IncompleteInput {
     memory: usize,
 }
 
-/// Which part of the connection is not whole.
+/// The part of a connection's input that is not whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InputPart {
     /// The field section of a stream.
@@ -62,8 +62,8 @@ struct Deadline {
 }
 
 impl IncompleteInput {
-    /// Of a connection with this field section, of which so many bytes were taken, and so many wait for more. No more than the head of a
-    /// frame is of no weight: content often ends with some of it.
+    /// The incomplete part of a connection's input after `taken` bytes; `waiting` more are not whole yet. No more than the head of a frame is
+    /// of no weight: content often ends with some of it.
     pub(crate) fn of(section: Option<UnfinishedBlock>, taken: u64, waiting: usize) -> Option<Self> {
         let (part, memory) = match section {
             Some(section) => (InputPart::Section(section.stream), section.memory),
@@ -79,7 +79,7 @@ impl IncompleteInput {
 }
 
 impl UnfinishedSection {
-    /// One may take so long.
+    /// A guard that gives each section this time.
     pub(crate) fn new(patience: Duration) -> Self {
         Self {
             patience,

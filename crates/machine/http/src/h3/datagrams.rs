@@ -94,7 +94,7 @@ impl Registry {
         &self.total
     }
 
-    /// A stream takes no more.
+    /// Ends the queue of a stream.
     pub(crate) fn close(&self, stream: u64) {
         if let Some(queue) = self.known.lock().queues.remove(&stream) {
             queue.end();
@@ -111,7 +111,7 @@ impl Registry {
     /// Gives datagrams to their streams; neighbours of one stream together.
     ///
     /// # Errors
-    /// One of them belongs to no stream that there could be.
+    /// A datagram belongs to a stream that cannot exist.
     pub(crate) fn deliver(&self, batch: &mut Vec<Bytes>) -> Result<(), Fault> {
         let mut datagrams = batch.drain(..).map(datagram::decode).peekable();
         let mut known = self.known.lock();
@@ -225,7 +225,7 @@ impl DatagramSender {
         self.0.shared().holds_back()
     }
 
-    /// Waits while that is so, at the longest until the connection has ended. Dropping the future loses nothing.
+    /// Waits while [`Self::is_silent`], at the longest until the connection has ended. Dropping the future loses nothing.
     pub async fn heard(&self) {
         self.0.shared().heard().await;
     }

@@ -39,7 +39,7 @@ impl RequestStreamReceiver {
         }
     }
 
-    /// Of a response that is charged for its head.
+    /// Takes over the charge for the head of a response.
     pub(crate) fn charged(mut self, charge: ExchangeCharge) -> Self {
         self.charge = Some(charge);
         self

@@ -104,6 +104,7 @@ impl Priorities {
         if let Some(state) = requests.open.get(&stream).and_then(Weak::upgrade) {
             drop(requests);
             self.update_one(&state, priority);
+        // A request that is over needs no priority any more; one to come may overtake its update on another stream.
         } else if stream >= requests.next {
             requests.early.push_back((stream, priority));
             if requests.early.len() > EARLY {

@@ -88,6 +88,7 @@ impl Reader {
         Poll::Ready(match ready!(self.poll_stream(cx)) {
             Ok(part) => Ok(part),
             Err(failure) => {
+                // One mistake ends both halves, with its own code.
                 if let Failure::Fault(fault) = &failure {
                     self.state.fail(*fault);
                     self.stop(fault.code);
@@ -125,6 +126,7 @@ impl Reader {
                 Some(piece) => return Poll::Ready(self.part(piece).map_err(Failure::Fault)),
                 None => match poll_read(&mut self.stream, cx) {
                     Poll::Pending => {
+                        // Only where input is waited for: most heads come whole, and are charged once they are decoded.
                         self.reserve()?;
                         return Poll::Pending;
                     }
@@ -199,6 +201,7 @@ impl Reader {
                 self.is_begun = true;
                 Ok(Part::Section(self.sequence.handle_headers()?, section))
             }
+            // The decoder passes on no other frame of a request stream: a PUSH_PROMISE, which no one has allowed (RFC 9114, 7.2.5).
             Piece::Frame(_) => Err(self.sequence.handle_push()),
         }
     }

@@ -110,6 +110,7 @@ impl Sender {
                 )));
             }
 
+            // Asked for at each write: a PRIORITY_UPDATE counts for what is written from then on.
             let priority = self.state.rank.level();
             if priority != self.priority {
                 self.priority = priority;
@@ -117,6 +118,7 @@ impl Sender {
             }
 
             if let Err(error) = stream.write(&mut self.unsent).await {
+                // The stream takes nothing any more; the rest would be tried again by each flush.
                 self.unsent.clear();
                 return Err(self.state.explain(error));
             }

@@ -136,7 +136,7 @@ impl Shared {
         !self.priorities.order().in_turn
     }
 
-    /// Says why the peer has closed a link, if for an error.
+    /// Logs why the peer has closed a link, if for an error.
     fn tell_close(&self) {
         let Some(ConnectionError::Application { code, reason }) = self.connection.closed_reason()
         else {
@@ -149,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// Waits until all that was said is delivered, or the peer takes no more.
+    /// Waits until all sent bytes are delivered, or the peer takes no more.
     pub(crate) async fn delivered(&self) {
         let received = || self.connection.received();
         self.finishing.delivered_unless_silent(received).await;
@@ -168,7 +168,7 @@ impl Shared {
         self.set_silent(false);
     }
 
-    /// Whether nothing comes back at the moment, as was said last.
+    /// Whether nothing comes back at the moment, as the monitor said last.
     pub(crate) fn is_silent(&self) -> bool {
         self.reception.is_silent()
     }
@@ -189,7 +189,7 @@ impl Shared {
         self.end.is_reached.load(Ordering::Relaxed)
     }
 
-    /// Waits while that is so, at the longest until the connection has ended. Dropping the future loses nothing.
+    /// Waits while [`Self::holds_back`], at the longest until the connection has ended. Dropping the future loses nothing.
     pub(crate) async fn heard(&self) {
         loop {
             // Before the look, so that no notice between the two is missed.

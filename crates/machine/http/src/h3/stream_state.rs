@@ -27,7 +27,7 @@ pub(crate) struct StreamState {
     cancelled: AtomicBool,
     sending: AtomicBool,
     pub(crate) rank: Rank,
-    /// Datagrams that come for it, where it takes any.
+    /// Its received datagrams, where it takes any.
     datagrams: OnceLock<Arc<Queue>>,
     parting: Mutex<UnreadRequest>,
     /// Keeps a client's connection open.
@@ -38,7 +38,7 @@ pub(crate) struct StreamState {
 #[derive(Default)]
 struct UnreadRequest {
     unread: Option<RecvStream>,
-    /// The response is not waited for any more.
+    /// The exchange has ended: no unread rest is kept any more.
     over: bool,
     /// Resolves when the response has arrived.
     delivered: Option<Pin<Box<dyn Future<Output = Stopped> + Send>>>,
@@ -75,7 +75,7 @@ impl StreamState {
         })
     }
 
-    /// From now on datagrams of this stream are kept.
+    /// Keeps datagrams of this stream from now on.
     pub(crate) fn open_datagrams(&self) {
         self.datagrams
             .get_or_init(|| self.shared.datagrams.open(self.id));

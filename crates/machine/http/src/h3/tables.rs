@@ -20,15 +20,15 @@ pub(crate) const HEADER_TABLE: usize = 4096;
 pub(crate) struct Tables {
     /// Bytes of our table; 0 if no tables are used, in either direction.
     table: usize,
-    /// Of every field section that comes.
+    /// Limits of received heads.
     pub(crate) limits: FieldSectionLimits,
-    /// Of those that are trailers.
+    /// Limits of received trailers.
     trailers: FieldSectionLimits,
-    /// Their charge.
+    /// The charges for received sections.
     pub(crate) charges: Arc<ConnectionCharges>,
     decoder: Mutex<QpackDecoder>,
     encoder: Mutex<QpackEncoder>,
-    /// There is something to send.
+    /// Wakes the writer of instructions.
     wake: Notify,
 }
 

@@ -83,7 +83,7 @@ impl Responder {
         self.answer_as(None, head, content).await
     }
 
-    /// The same, as a refusal for this reason.
+    /// As [`Self::answer`], with the reason of the refusal.
     ///
     /// # Errors
     /// The client is gone.

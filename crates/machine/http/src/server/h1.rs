@@ -83,6 +83,7 @@ pub(crate) async fn serve<H: Handler>(
         // it, or not.
         offered.charge(charges.arrive_anyway(offered.head.footprint()));
         handler.handle(offered).await;
+        // Both halves: a request whose content is not read yet, or an answer that is not sent, holds the connection.
         let back = rejoin.returned().await?;
         // RFC 9112, 9.6: closing at once could reset the connection before the client has read all.
         if !back.reusable {
@@ -115,6 +116,7 @@ async fn next_head(
     timer: &mut ReusableTimer,
 ) -> Result<Next, Bad> {
     if connection.read.buffer.is_empty() {
+        // Plain sockets are handed back to wait without buffers and state; TLS has records of its own and stays.
         let patience = if connection.can_wait() {
             SILENCE.min(options.idle_time)
         } else {
@@ -147,6 +149,7 @@ async fn next_head(
             continue;
         }
 
+        // The room, not the bytes: a client that sends a head byte by byte occupies all of it.
         let unread = connection.read.buffer.capacity();
         let peer = &connection.source().peer;
         if unfinished.hold(peer, unread).is_err() {
@@ -155,6 +158,7 @@ async fn next_head(
             return Err(Bad::NoRoom);
         }
 
+        // One deadline for the whole head: bytes that trickle in do not extend it.
         let deadline = *deadline.get_or_insert_with(|| clock::now() + options.head_time);
         match timer.bound(deadline, connection.read.fill()).await {
             Some(Ok(length)) if length > 0 => {}

@@ -141,6 +141,7 @@ impl<H: Handler> Server<'_, H> {
                     Err(_) => return,
                 },
                 () = self.watch.graceful() => break,
+                // QUIC's own idle timer counts packets, and a client's probes are some: here requests count.
                 () = self.active.none_for(self.context.options.idle_time) => break,
             }
         }
@@ -161,6 +162,7 @@ impl<H: Handler> Server<'_, H> {
             }
         }
 
+        // RFC 9114, 5.2: the identifier of the first request that is not processed, so that the client can send those again at once.
         self.goaway(next);
         self.leave().await;
     }
@@ -177,6 +179,7 @@ impl<H: Handler> Server<'_, H> {
             tokio::select! {
                 accepted = self.shared.connection.accept_bi() => match accepted {
                     Ok((mut send, mut recv)) => {
+                        // A PRIORITY_UPDATE for it may be on its way, and must not look like one for a stream that is not allowed yet.
                         self.shared.priorities.refuse(send.id());
                         send.reset(Code::RequestRejected.number());
                         recv.stop(Code::RequestRejected.number());
@@ -199,6 +202,7 @@ impl<H: Handler> Server<'_, H> {
     fn accept(&self, send: SendStream, recv: RecvStream) -> u64 {
         let next = send.id() + 4;
         let context = self.context.clone();
+        // Before the task runs: the connection must not look idle in between.
         let active = Active::enter(&self.active);
         let state = StreamState::new(&self.shared, send.id(), None);
         self.shared.priorities.accept(&state);
@@ -223,6 +227,7 @@ impl<H: Handler> Context<H> {
                 state.part().await;
                 return self.count(&state);
             }
+            // A client that opens streams and sends no heads would keep a task for each of them.
             Err(_) => return state.abandon(Code::RequestIncomplete),
         };
 
@@ -235,6 +240,7 @@ impl<H: Handler> Context<H> {
             .priorities
             .request(&state, crate::priority::signal(&head.fields));
         if head.kind().carries_packets() {
+            // As early as the kind is known: datagrams overtake the stream that announces them.
             state.open_datagrams();
             let _ = timeout(SETTINGS_TIME, shared.settled()).await;
         }
@@ -269,6 +275,7 @@ impl<H: Handler> Context<H> {
             .and_then(|length| length.to_str().ok()?.parse().ok());
         let mut incoming = RequestStreamReceiver::new(reader, length);
 
+        // A tunnel may be as quiet as its ends like.
         if head.method != Method::CONNECT {
             incoming.pace(pace);
         }
@@ -278,6 +285,7 @@ impl<H: Handler> Context<H> {
         let mut offered = Offered::new(head, source, incoming, Responder::H3(responder));
         offered.charge(charge);
 
+        // RFC 8470, 3: early data may be replayed, and only a safe request may happen twice.
         if early && !harmless {
             return self.handler.too_early(offered).await;
         }
@@ -393,6 +401,7 @@ async fn head_of(reader: &mut Reader) -> Result<RequestHead, HeadFailure> {
     let ended = poll_fn(|cx| reader.poll_peek(cx).map(|_| ()));
     match length {
         Some(0) | None if head.method.is_safe() => drop(timeout(END_TIME, ended).await),
+        // Polled once: content that is there already is seen, and none is waited for.
         _ => drop(poll_fn(|cx| Poll::Ready(reader.poll_peek(cx).is_ready())).await),
     }
 

@@ -97,7 +97,7 @@ struct Looking {
 }
 
 impl Source {
-    /// One that stays as it is.
+    /// A source that never changes.
     pub(super) fn fixed(server: NameServerConfig) -> Result<Self, NetError> {
         let servers = vec![server];
         let dns = build(servers.clone(), ResolverOpts::default())?;
@@ -112,7 +112,7 @@ impl Source {
         ))
     }
 
-    /// One that follows these files. Where they name no server, lookups that need one fail until they do.
+    /// A source that follows these files. While they name no server, lookups that need one fail.
     pub(super) fn follow(files: SystemFiles) -> Self {
         let current = read(&files);
         if let Err(error) = &current.dns {
@@ -142,7 +142,7 @@ impl Source {
         self.known()
     }
 
-    /// The same without a look.
+    /// The sources in force, without a look at the files.
     pub(super) fn known(&self) -> Arc<NameSources> {
         self.current.lock().clone()
     }

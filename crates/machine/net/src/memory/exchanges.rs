@@ -65,6 +65,7 @@ impl ConnectionCharges {
     /// The source has no room for it.
     pub fn arrive(self: &Arc<Self>, bytes: usize) -> Result<ExchangeCharge, Overdrawn> {
         let all = EXCHANGE + bytes;
+        // A link carries many users: a usual head is read even for a source without room, so that its user is found and charged.
         self.source.take(all, bytes <= USUAL_HEAD)?;
         Ok(self.charge(all))
     }

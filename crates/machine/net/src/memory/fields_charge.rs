@@ -9,7 +9,7 @@ use crate::peer::PeerAddress;
 pub struct FieldsCharge(Option<Charge>);
 
 impl FieldsCharge {
-    /// This many bytes of this peer wait by now.
+    /// Charges the peer for all the bytes that wait by now.
     ///
     /// # Errors
     /// The peer has no room for them: it is charged for as many as before.
@@ -40,7 +40,7 @@ impl FieldsCharge {
         }
     }
 
-    /// They have left.
+    /// Ends the charge: the bytes have left.
     pub fn clear(&mut self) {
         self.0 = None;
     }

@@ -94,7 +94,7 @@ impl Memory {
         &NODE
     }
 
-    /// One that may have `budget` bytes, and `connection` of them for each connection.
+    /// An account of `budget` bytes, with at most `connection` of them for each connection.
     pub const fn new(budget: usize, connection: usize) -> Self {
         Self {
             held: AtomicUsize::new(0),
@@ -250,7 +250,7 @@ impl Account {
         Self::within(Memory::node(), info)
     }
 
-    /// One that counts in `memory`.
+    /// An account that counts in `memory`.
     pub fn within(memory: &'static Memory, info: &Arc<StreamInfo>) -> Arc<Self> {
         let account = Arc::new(Self {
             memory,
@@ -298,7 +298,7 @@ impl Account {
         }
     }
 
-    /// Whether it is to be ended.
+    /// Whether the connection must be ended.
     pub fn is_ended(&self) -> bool {
         self.is_ended.load(Ordering::Relaxed)
     }
@@ -318,7 +318,7 @@ impl Account {
         self.input.arrived()
     }
 
-    /// Whether this many have. If not, [`Account::changed`] will tell.
+    /// Whether `count` bytes have come. If not, [`Account::changed`] will tell.
     pub fn arrives(&self, count: u64) -> bool {
         self.input.arrives(count)
     }
@@ -387,7 +387,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Of a stream of this connection.
+    /// The part of a stream of this connection.
     pub fn of(account: &Arc<Account>) -> Arc<Self> {
         let held = AtomicUsize::new(0);
         let waiting = AtomicBool::new(false);
@@ -467,7 +467,7 @@ pub struct HeldBytes {
 }
 
 impl HeldBytes {
-    /// This many of the bytes have left.
+    /// Releases bytes that have left.
     pub fn left(&mut self, bytes: usize) {
         let left = bytes.min(self.bytes);
         self.bytes -= left;

@@ -256,6 +256,7 @@ impl Memory {
             .map(|(owner, count)| (owner.clone(), count.bytes.load(Ordering::Relaxed)))
             .filter(|(_, owned)| *owned > 0)
             .collect();
+        // Sorted without the lock, which every new connection takes.
         drop(known);
 
         owners.sort_by_key(|(_, owned)| std::cmp::Reverse(*owned));
@@ -306,7 +307,7 @@ impl OwnerAccount {
         Ok(charge)
     }
 
-    /// Whether it is the same owner's.
+    /// Whether both are accounts of the same owner.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         self.count.owner == other.count.owner
@@ -334,7 +335,7 @@ impl OwnerAccount {
         fair.max(floor)
     }
 
-    /// The same for a purpose: an optional one leaves a quarter of the owner's share to the others.
+    /// As [`Self::room`], for a purpose: an optional one leaves a quarter of the owner's share to the others.
     #[must_use]
     pub fn room_for(&self, purpose: Purpose) -> usize {
         let room = self.room();

@@ -20,7 +20,7 @@ pub enum ControlRecord {
 }
 
 impl ControlRecord {
-    /// Of a record with an alert (RFC 8446, 6).
+    /// The meaning of a record with an alert (RFC 8446, 6).
     #[must_use]
     pub fn alert(content: &[u8]) -> Self {
         match content {
@@ -30,7 +30,7 @@ impl ControlRecord {
         }
     }
 
-    /// Of a record with messages of a handshake (RFC 8446, 4): type, length of three bytes, content.
+    /// The meaning of a record with messages of a handshake (RFC 8446, 4): type, length of three bytes, content.
     #[must_use]
     pub fn handshake(mut messages: &[u8]) -> Self {
         /// Numbers of the two that may follow a handshake.

@@ -79,7 +79,7 @@ struct BatchKey {
 }
 
 impl BatchKey {
-    /// Of a send in packets of this `size`.
+    /// The key of a send in packets of this `size`.
     fn of(transmit: &Transmit<'_>, size: usize) -> Self {
         let Transmit {
             destination,
@@ -210,6 +210,7 @@ impl Shared {
                     };
                 }
 
+                // Woken at once, which puts this task behind those that are due now: they may add to the batch.
                 if std::mem::take(&mut batch.grown) {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
@@ -249,6 +250,7 @@ impl Shared {
             src_ip,
         })?;
 
+        // An idle socket keeps no buffer.
         (batch.key, batch.bytes, batch.grown) = (None, Vec::new(), false);
         Ok(())
     }

@@ -98,7 +98,7 @@ pub struct ClientConfig {
     early_data: bool,
     keep_alive: Duration,
     congestion: Congestion,
-    /// Of the path, if it is known.
+    /// Round-trip time of the path, if it is known.
     rtt: Option<Duration>,
     record: Record,
 }
@@ -139,14 +139,14 @@ impl ClientConfig {
         })
     }
 
-    /// The same, with a PING each time that a connection was silent for `every`, but not less often than the 15 s of others.
+    /// Sends a PING whenever a connection was silent for `every`, but no later than after the usual 15 s.
     #[must_use]
     pub fn kept_alive(mut self, every: Duration) -> Self {
         self.keep_alive = every.min(KEEP_ALIVE);
         self.configured()
     }
 
-    /// The same, with this congestion control.
+    /// Sets the congestion control.
     #[must_use]
     pub fn controlled(mut self, congestion: Congestion) -> Self {
         self.congestion = congestion;
@@ -165,7 +165,7 @@ impl ClientConfig {
         self
     }
 
-    /// The same, for a path with the round-trip time of an earlier connection (RFC 9002, 6.2.2): if
+    /// A copy for a path with the round-trip time of an earlier connection (RFC 9002, 6.2.2): if
     /// the first packet is lost, as by a server that is still starting, the next one follows soon.
     #[must_use]
     pub fn expecting(&self, rtt: Option<Duration>) -> Self {

@@ -108,13 +108,13 @@ impl Connection {
         }
     }
 
-    /// The same, with ICMP errors of the peer's machine.
+    /// Adds the ICMP errors of the peer's machine.
     pub(super) fn told(self, refusals: &Arc<Refusals>) -> Self {
         let _ = self.state.refusals.set(refusals.clone());
         self
     }
 
-    /// The same, with packets that pass through a tunnel.
+    /// Adds the tunnel that carries the packets.
     pub(super) fn nested(self, path: Arc<NestedPath>) -> Self {
         let _ = self.state.nested.set(path);
         self
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// The same connection, not kept open.
+    /// A handle that does not keep the connection open.
     #[must_use]
     pub fn downgrade(&self) -> WeakConnection {
         WeakConnection(Arc::downgrade(&self.state))
@@ -189,6 +189,7 @@ impl Connection {
     /// Opens a stream of both directions, if the peer allows one now.
     #[must_use]
     pub fn try_open_bi(&self) -> Option<(SendStream, RecvStream)> {
+        // quinn has no call for it. A future that is polled once and dropped opens nothing, and leaves no waker behind.
         match pin!(self.open_bi()).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(opened) => opened.ok(),
             Poll::Pending => None,

@@ -38,9 +38,9 @@ use crate::shared_socket::{DatagramSocket, Rendezvous, Siblings};
 pub struct Endpoint {
     quinn: quinn::Endpoint,
     serving: Arc<Serving>,
-    /// Of a client, with a socket to one peer.
+    /// ICMP errors that a client's socket hears.
     refusals: Arc<Refusals>,
-    /// Of a server that shares its socket with other processes.
+    /// The packets of a server's socket that other processes have, too.
     shared: Option<Arc<SharedPackets>>,
 }
 
@@ -239,6 +239,7 @@ impl Endpoint {
     pub async fn accept(&self) -> Option<Incoming> {
         loop {
             let incoming = self.quinn.accept().await?;
+            // Refused, not dropped: the client learns it in a round trip, and can go elsewhere.
             let Some(current) = self.serving.current() else {
                 incoming.refuse();
                 continue;

@@ -82,6 +82,7 @@ impl Flows {
         let windows = windows(fed, link, pressure);
         let before = seen.windows.replace(windows);
 
+        // quinn takes a lock for each: only when there is something to set.
         if before != Some(windows) {
             set_receive_window(quinn, windows.0);
             quinn.set_send_window(windows.1);
@@ -166,6 +167,7 @@ impl FlowSnapshot {
     fn unacknowledged(&mut self, written: u64, flight: &BytesInFlight) -> u64 {
         if flight.bytes == 0 {
             self.arrived = written;
+        // Everything had arrived between the two looks: what was written by the last one is no longer on its way.
         } else if flight.drains != self.drains {
             self.arrived = self.written;
         }
@@ -261,6 +263,7 @@ impl Controller for Counted {
         app_limited: bool,
         largest: Option<u64>,
     ) {
+        // quinn's own figure: the sum of sends and acknowledgements would drift with each lost packet.
         self.flight.bytes = in_flight;
         self.flight.drains += u64::from(in_flight == 0);
         self.inner.on_end_acks(now, in_flight, app_limited, largest);

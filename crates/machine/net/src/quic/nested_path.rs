@@ -97,6 +97,7 @@ impl Queue {
     }
 
     fn wait_for_room(&mut self, cx: &Context<'_>) {
+        // A connection that polls again must not be in the list twice: it would grow with each poll.
         if !self.givers.iter().any(|waker| waker.will_wake(cx.waker())) {
             self.givers.push(cx.waker().clone());
         }
@@ -168,6 +169,7 @@ impl Carrier {
         let mut queue = self.path.coming.lock();
         for packet in packets {
             queue.push(packet);
+            // The oldest packet goes: the connection has most likely given it up for lost by now.
             while queue.bytes > COMING && queue.pop().is_some() {
                 self.path.dropped.fetch_add(1, Ordering::Relaxed);
             }

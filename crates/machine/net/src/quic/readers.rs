@@ -143,6 +143,7 @@ impl Reader {
             waiting: Mutex::default(),
         });
 
+        // Control streams may stand still for hours: only exchanges are watched.
         if id & UNIDIRECTIONAL == 0 {
             let watched = Watched {
                 reader: Arc::downgrade(&reader),
@@ -203,6 +204,7 @@ impl Reader {
     fn wait(&self, cx: &Context<'_>) {
         *self.waiting.lock() = Some(cx.waker().clone());
         self.feed(false);
+        // Bytes may have come after the poll and before the waker was in place: nothing else would tell.
         if self.came.load(Ordering::SeqCst) {
             self.feed(true);
             cx.waker().wake_by_ref();
@@ -247,6 +249,7 @@ impl Reader {
     /// Releases the stream. Before its end, it tells the peer to stop.
     pub(super) fn close(&self) {
         self.readers.exchanges.lock().remove(&self.id);
+        // Out of the lock before it is dropped: that sends STOP_SENDING, under the lock of the connection.
         let stream = self.stream.lock().take();
         drop(stream);
         self.feed(false);

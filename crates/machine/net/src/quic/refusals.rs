@@ -15,7 +15,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// One has come.
+    /// Counts a refusal.
     pub(super) fn note(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.changed.notify_waiters();

@@ -25,7 +25,7 @@ const PATIENCE: u32 = 5;
 /// The state of a link's room.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// There is some.
+    /// There is room.
     #[default]
     Enough,
     /// The peer reported last that it is blocked.

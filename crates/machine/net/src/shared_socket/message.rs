@@ -35,7 +35,7 @@ pub enum ForwardKind {
     Final,
     /// The receiver returns them if their client has no session there.
     IfKnown,
-    /// They were returned.
+    /// Datagrams that were returned to their sender.
     Returned,
     /// Not a datagram, but the protocol's name of the party at this address.
     Whereabouts,

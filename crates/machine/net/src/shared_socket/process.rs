@@ -8,7 +8,7 @@ pub struct ProcessTag(pub [u8; 3]);
 /// One process. The order is that of their age, and the same for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ProcessId {
-    /// One more than that of the newest one it found.
+    /// One more than the generation of the newest process that it found.
     pub(super) generation: u32,
     pub(super) tag: ProcessTag,
 }
@@ -17,7 +17,7 @@ pub(super) struct ProcessId {
 pub(super) const LENGTH: usize = 7;
 
 impl ProcessTag {
-    /// One at random.
+    /// A random tag.
     pub(super) fn random() -> Self {
         let mut tag = [0; 3];
         // Where the system has no random numbers, no handshake succeeds either.

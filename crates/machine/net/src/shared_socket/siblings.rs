@@ -31,7 +31,7 @@ pub struct Siblings {
     peers: Vec<Peer>,
     /// Connections of our user that have not said yet who they are.
     callers: Vec<Caller>,
-    /// Which of the peers is heard next.
+    /// The number of the peer that is heard next.
     turn: usize,
 }
 
@@ -56,7 +56,7 @@ struct Peer {
     pid: i32,
     connection: UnixDatagram,
     drains: bool,
-    /// It has not been told that we drain.
+    /// It has yet to be told that we drain.
     is_untold: bool,
 }
 
@@ -167,6 +167,7 @@ impl Siblings {
     pub fn tell(&self, run: &ReceivedRun<'_>) -> bool {
         let mut is_told = true;
         for peer in &self.peers {
+            // No short circuit: one full socket must not keep the news from the others.
             is_told &= peer.send(ForwardKind::Whereabouts, run);
         }
         is_told
@@ -262,6 +263,7 @@ impl Siblings {
     fn poll_datagrams(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Arrived> {
         let mut left = self.peers.len();
         while left > 0 {
+            // Peers take turns: one that forwards a flood must not starve the rest.
             let number = self.turn % self.peers.len();
             match self.poll_peer(number, cx, room) {
                 Poll::Ready(Heard::Datagrams(length)) => {
@@ -273,6 +275,7 @@ impl Siblings {
                 Poll::Ready(Heard::Gone) => {
                     let gone = self.peers.remove(number);
                     tracing::info!(process = gone.pid, "a process that shared a socket is gone");
+                    // The numbers have shifted: all peers are asked once more, so that each has the waker of this task.
                     left = self.peers.len();
                 }
                 Poll::Pending => {
@@ -309,6 +312,7 @@ impl Siblings {
 
     /// A process of our user is heard; another one is sent away.
     fn called(&mut self, connection: OwnedFd) {
+        // The kernel vouches for the user of the other end: a message could claim anything.
         let Ok(process) = os::local_process(&connection) else {
             return;
         };
@@ -341,6 +345,7 @@ impl Siblings {
     fn hear_callers(&mut self) {
         let mut waiting = Vec::new();
         for caller in std::mem::take(&mut self.callers) {
+            // More than a hello has. A longer message is cut off by the kernel, and is no hello.
             let mut hello = [0; 64];
             match recv(&caller.connection, &mut hello[..], RecvFlags::DONTWAIT) {
                 // An empty one is the end of the connection.
@@ -357,6 +362,7 @@ impl Siblings {
     }
 
     fn meet(&mut self, id: ProcessId, caller: Caller) {
+        // A tag names one process: a second one with it would get the packets of the first.
         if self.peers.iter().any(|peer| peer.id.tag == id.tag) || id.tag == self.own.tag {
             return;
         }

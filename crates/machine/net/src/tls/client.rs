@@ -64,7 +64,7 @@ impl TlsClient {
         self.config.clone()
     }
 
-    /// The same with sessions of its own, with this many servers.
+    /// A copy with TLS sessions of its own, for this many servers.
     pub(crate) fn apart(&self, servers: usize) -> ClientConfig {
         let mut config = ClientConfig::clone(&self.config);
         config.resumption = sessions(self.verified.as_ref(), servers);

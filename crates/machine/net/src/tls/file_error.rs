@@ -22,9 +22,9 @@ pub struct TlsFileError {
     pub part: Option<TlsPart>,
     /// The name of the file at fault, as an error shows it.
     pub name: String,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub reason: String,
-    /// What mends it, where that is known.
+    /// How to mend it, where that is known.
     pub remedy: Option<String>,
 }
 

@@ -33,7 +33,7 @@ pub struct TlsError {
     pub kind: TlsErrorKind,
     /// The error text of rustls or the system.
     pub detail: String,
-    /// The same for metrics: more exact about certificates.
+    /// The kind as metrics have it: more exact about certificates.
     pub fault: Fault,
 }
 
@@ -194,7 +194,7 @@ fn wrap(below: &StreamInfo, peer: TlsPeer, transport: Transport) -> Stream {
 }
 
 impl TlsError {
-    /// Of a kind that says all there is to say.
+    /// An error whose fault follows from its kind.
     pub(crate) fn new(kind: TlsErrorKind, detail: String) -> Self {
         let fault = match kind {
             TlsErrorKind::Certificate | TlsErrorKind::BadName => Fault::BadCertificate,

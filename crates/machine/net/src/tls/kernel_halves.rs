@@ -87,7 +87,7 @@ impl KernelWriteHalf {
         self.left.saturating_mul(RECORD)
     }
 
-    /// This many bytes were written at once.
+    /// Counts bytes that were written at once.
     pub(crate) fn passed(&mut self, bytes: u64) {
         self.left = self.left.saturating_sub(bytes.div_ceil(RECORD));
     }

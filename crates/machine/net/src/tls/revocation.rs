@@ -103,10 +103,10 @@ impl RevocationCheck {
         let lists: Vec<_> = files.iter().flat_map(|file| &file.lists).collect();
         let is_left_open = Cell::new(false);
         let quick = |path: &VerifiedPath<'_>| match look_up(path, &lists) {
-            Found::Good => Ok(()),
-            Found::Revoked => Err(webpki::Error::CertRevoked),
-            Found::Nothing => Err(webpki::Error::UnknownRevocationStatus),
-            Found::Unverified => {
+            PathStatus::Good => Ok(()),
+            PathStatus::Revoked => Err(webpki::Error::CertRevoked),
+            PathStatus::Nothing => Err(webpki::Error::UnknownRevocationStatus),
+            PathStatus::Unverified => {
                 is_left_open.set(true);
                 Err(webpki::Error::UnknownRevocationStatus)
             }
@@ -181,7 +181,7 @@ struct Shown<'a> {
 }
 
 /// The result of the lists for a path.
-enum Found {
+enum PathStatus {
     Good,
     Revoked,
     /// An issuer has no list.
@@ -191,7 +191,7 @@ enum Found {
 }
 
 /// Looks the certificates of a path up in lists that are verified, the first of each issuer.
-fn look_up(path: &VerifiedPath<'_>, lists: &[&RevocationList]) -> Found {
+fn look_up(path: &VerifiedPath<'_>, lists: &[&RevocationList]) -> PathStatus {
     for Issued {
         certificate,
         issuer,
@@ -201,17 +201,17 @@ fn look_up(path: &VerifiedPath<'_>, lists: &[&RevocationList]) -> Found {
             .iter()
             .filter(|list| *list.issuer == *certificate.issuer());
         let Some(first) = of_issuer.next() else {
-            return Found::Nothing;
+            return PathStatus::Nothing;
         };
         let is_partial = first.is_partial || of_issuer.any(|list| list.is_partial);
         if is_partial || !first.is_verified(&issuer) {
-            return Found::Unverified;
+            return PathStatus::Unverified;
         }
         if first.serials.has(certificate.serial()) {
-            return Found::Revoked;
+            return PathStatus::Revoked;
         }
     }
-    Found::Good
+    PathStatus::Good
 }
 
 /// The first list of each issuer of a path that webpki has found to be good was signed by that.

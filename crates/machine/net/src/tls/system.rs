@@ -18,7 +18,7 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug, Clone)]
 struct SystemAuthorities {
-    /// Of their certificates.
+    /// A digest of the certificates.
     digest: u64,
     store: Arc<RootCertStore>,
 }

@@ -212,7 +212,7 @@ impl TunDevice {
 }
 
 impl TunError {
-    /// One that nothing is known to help.
+    /// An error without a known remedy.
     pub(super) fn of(name: &str, what: &str, source: io::Error) -> Self {
         Self {
             name: name.to_owned(),

@@ -154,7 +154,7 @@ impl<T: Waiter, G: Clone + Eq + Hash> TurnTable<T, G> {
         Ok(displaced)
     }
 
-    /// One of this asker does not wait any more, and says so when it is asked.
+    /// A waiting question of this asker is given up; it says so itself when its turn comes.
     pub fn leave(&mut self, asker: Asker) {
         let Some(line) = self.askers.get_mut(&asker) else {
             return;

@@ -56,7 +56,7 @@ pub enum Detached<T> {
     Dismissed(T),
 }
 
-/// One attachment.
+/// An attached node's link.
 #[derive(Debug)]
 pub(super) struct Attachment {
     pub(super) name: String,
@@ -187,6 +187,7 @@ async fn begin(stream: Stream) -> Option<TcpLink> {
     let link = TcpLink::connect(stream, Some(ATTACHMENT_KEEPALIVE), &TaskTracker::new())
         .await
         .ok()?;
+    // A PING's answer proves that something reads on the other side: SETTINGS alone could have been sent blindly.
     let has_begun = link.settled().await && link.answered().await;
     has_begun.then_some(link)
 }

@@ -111,6 +111,7 @@ impl Attached {
     pub fn views(&self, most: usize) -> Vec<AttachmentView> {
         let table = self.table.lock();
         let all = table.names.values().flat_map(|name| &name.attachments);
+        // Bounded before it is sorted: a node may have thousands.
         let mut some: Vec<Arc<Attachment>> = all.take(most).cloned().collect();
         drop(table);
         some.sort_by_key(|one| (one.name.clone(), one.number));
@@ -229,6 +230,7 @@ impl Drop for Place {
 
         under.taken -= 1;
         under.attachments.retain(|one| one.number != self.number);
+        // Names come from outside: one without attachments leaves nothing behind.
         if under.taken == 0 {
             table.names.remove(&self.name);
         }

@@ -64,7 +64,7 @@ pub(super) struct LivenessMonitor {
     pub(super) uses: Arc<Use>,
     pub(super) pool: Weak<Pool>,
     pub(super) slot: Weak<Slot>,
-    /// Of the peer, where it was dialled.
+    /// The address that was dialled, if any.
     pub(super) address: Option<SocketAddr>,
 }
 
@@ -392,7 +392,7 @@ mod tests {
         let heard_at = Instant::now();
         let now = heard_at + Duration::from_secs(4);
         (
-            Chance::new(ReachedOtherwise { quic, late }, false, (10, heard_at), now),
+            Chance::new(ReachedOtherwise { quic, late }, false, 10, heard_at, now),
             now,
         )
     }
@@ -412,7 +412,7 @@ mod tests {
                 late: true,
             },
         );
-        let mut chance = Chance::new(reached, true, (10, heard_at), heard_at);
+        let mut chance = Chance::new(reached, true, 10, heard_at, heard_at);
         assert!(!chance.is_over(10, heard_at) && chance.is_over(10, heard_at + GRACE));
     }
 

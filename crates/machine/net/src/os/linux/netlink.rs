@@ -131,7 +131,7 @@ pub(super) fn route_socket(flags: SocketFlags, groups: u32) -> io::Result<OwnedF
     netlink_socket(None, flags, groups)
 }
 
-/// The same of another protocol.
+/// A socket of another netlink protocol.
 pub(super) fn netlink_socket(
     protocol: Option<Protocol>,
     flags: SocketFlags,
@@ -177,6 +177,7 @@ impl Announcements {
                 ready.try_io(
                     |socket| match recv(socket, &mut room[..], RecvFlags::empty()) {
                         Ok((length, _)) => Ok(interest(&room[..length])),
+                        // The queue overflowed, and announcements were lost: the listener has to look for itself.
                         Err(rustix::io::Errno::NOBUFS) => Ok(true),
                         Err(error) => Err(error.into()),
                     },
@@ -254,6 +255,7 @@ fn message(messages: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((
         kind,
         messages.get(MESSAGE..length)?,
+        // The last message may come without its padding.
         messages.get(aligned(length)..).unwrap_or_default(),
     ))
 }
