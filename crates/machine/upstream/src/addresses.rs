@@ -78,9 +78,11 @@ impl Addresses {
         let look = self.known.lock().look(clock::now());
         match look {
             Look::Fresh(list) => Ok(list),
+            // The old list serves meanwhile: no exchange waits for a refresh.
             Look::Stale(list) => {
                 let this = self.clone();
                 let resolver = resolver.clone();
+                // Made before the task: one that is dropped before it runs lets the next refresh begin, too.
                 let asked = Refresh(self.clone());
                 tasks.spawn(async move {
                     this.ask(&resolver).await;

@@ -123,9 +123,11 @@ impl Condition {
             .ejection
             .as_ref()
             .filter(|last| now < last.until + last.time);
+        // An ejection soon after the last one lasts longer; one long after begins anew.
         let times = again.map_or(1, |last| (last.times + 1).min(LONGEST));
         let time = rule.time * times;
 
+        // Asked last: to admit counts the ejection.
         if !admit(now + time) {
             return false;
         }

@@ -151,6 +151,7 @@ impl Rejoin {
         let connection = self.take(&mut halves);
         drop(halves);
         if let Some((home, mut connection)) = home.zip(connection) {
+            // Kept with the connection, so that its next exchange allocates none.
             connection.rejoin = Some(self);
             home.keep(connection);
         }

@@ -182,6 +182,7 @@ impl Responder {
                 Self::H2(responder) => return Box::pin(responder.respond(head, length)).await,
                 Self::H3(responder) => return Box::pin(responder.respond(head, length)).await,
                 Self::Connection(mut outgoing) => {
+                    // A tunnel has no place for a response: its end says that it failed.
                     outgoing.reset(Reset::Connect);
                     return Ok(Outgoing::Ended);
                 }

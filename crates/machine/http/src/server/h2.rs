@@ -48,6 +48,7 @@ pub(crate) async fn serve<H: Handler>(
     } else {
         driver = driver.guarded(options.head_time);
     }
+    // The preface and SETTINGS come first (RFC 9113, 3.4): a client that sends neither is not waited for.
     let settled = tokio::time::timeout(options.head_time, driver.next());
     let Ok(Some(first)) = settled.await else {
         return;
@@ -127,6 +128,7 @@ impl<H: Handler> Serving<'_, H> {
     fn take(&mut self, news: News) {
         match news {
             News::Request(stream, request, end) => {
+                // Before the exchange's task runs: the connection must not look idle in between.
                 let active = Active::enter(&self.active);
                 self.offers.offer(stream, request, end, active);
             }
@@ -146,6 +148,7 @@ impl<H: Handler> Serving<'_, H> {
     async fn calm(&mut self) {
         self.joint
             .tell(|machine| machine.abort(Reason::ENHANCE_YOUR_CALM, "too much is held"));
+        // GOAWAY with the reason still leaves, if the client takes it.
         let _ = tokio::time::timeout(FAREWELL, self.driver.run()).await;
     }
 
@@ -213,6 +216,7 @@ impl<H: Handler> Offers<'_, H> {
         let (pace, answered) = Pace::of_content(options.min_rate, expects);
         let mut incoming = StreamReceiver::new(stream.clone(), &head.fields, end);
 
+        // A tunnel may be as quiet as its ends like.
         if head.method != Method::CONNECT {
             incoming.pace(pace);
         }

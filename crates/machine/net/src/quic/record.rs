@@ -202,6 +202,7 @@ impl Write for QlogWriter {
             file: self.file.clone(),
             bytes: bytes.to_vec(),
         };
+        // Never waits: quinn writes under the lock of the connection, and a slow disk must not stop its packets.
         self.writer.offer(piece, bytes.len());
         Ok(bytes.len())
     }
@@ -222,6 +223,7 @@ impl Sink for QlogSink {
         if self.left == 0 {
             return Ok(());
         }
+        // On the writing thread, as opening may wait for the disk, too.
         let opened = piece.file.opened.get_or_init(|| piece.file.open());
         let Some(mut file) = opened.as_ref() else {
             return Ok(());

@@ -203,6 +203,7 @@ fn look_up(path: &VerifiedPath<'_>, lists: &[&RevocationList]) -> PathStatus {
         let Some(first) = of_issuer.next() else {
             return PathStatus::Nothing;
         };
+        // RFC 5280, 5.2.5: a list may cover a part of the certificates only, and which part is for webpki to say.
         let is_partial = first.is_partial || of_issuer.any(|list| list.is_partial);
         if is_partial || !first.is_verified(&issuer) {
             return PathStatus::Unverified;
@@ -295,6 +296,7 @@ impl ClientCertVerifier for ListedClients {
         let verified = self
             .verifier
             .verify_client_cert(end_entity, intermediates, now)?;
+        // After the verification: lists are looked up for chains that hold only, so that strangers cannot make us search.
         self.check.check(end_entity, intermediates, now)?;
         Ok(verified)
     }

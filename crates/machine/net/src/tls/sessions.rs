@@ -167,6 +167,7 @@ impl Sessions {
         let mut ends = self.ends.lock();
         make_room(&mut ends, name, now);
         ends.entry(name.clone())
+            // A resumed session brings new tickets without a new verification: they must not outlive the certificates that were verified.
             .and_modify(|end| *end = until.min(*end))
             .or_insert(until);
     }
@@ -180,6 +181,7 @@ impl Sessions {
 
         ends.remove(name);
         self.sessions.remove_tls12_session(name);
+        // A store has several tickets of TLS 1.3 for a server, each for one use (RFC 8446, C.4).
         while self.sessions.take_tls13_ticket(name).is_some() {}
 
         false

@@ -177,6 +177,7 @@ impl<'a> LinkObservation<'a> {
         let monitor = self.monitor;
         match reached {
             Ok(reached) => {
+                // Before the probe, which is to count as sent since.
                 let sent = monitor.link.path_stats().sent;
                 monitor.link.probe();
                 let heard_at = self.liveness.heard_at();
@@ -231,6 +232,7 @@ impl<'a> LinkObservation<'a> {
         match (was_silent, is_silent) {
             (false, true) => self.reaching = self.monitor.reach(Duration::ZERO),
             (true, false) => {
+                // An attempt under way is dropped: the link that came back is as good as a new one.
                 (self.reaching, self.chance) = (None, None);
                 self.monitor.recovered();
             }

@@ -188,6 +188,7 @@ fn table_looked_up(rule: &[u8]) -> Option<(u8, u32)> {
 
     let mut table = u32::from(head[4]);
     let mut mark = 0;
+    // The kernel's default: the whole mark is compared.
     let mut mask = u32::MAX;
     let mut comes_from_here = true;
 

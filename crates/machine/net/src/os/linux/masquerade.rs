@@ -171,6 +171,7 @@ pub fn masquerades() -> io::Result<Vec<String>> {
     let mut tables = Vec::new();
     let mut room = vec![0; ROOM];
     loop {
+        // The kernel answers a dump within the send: there is nothing to wait for, and a missing answer is an error.
         let (length, _) = recv(&socket, &mut room[..], RecvFlags::DONTWAIT)?;
         let is_last = read(&room[..length], |_, content| {
             tables.extend(own_table(content))
@@ -293,6 +294,7 @@ fn leaves_as_ours(device: &str) -> Vec<u8> {
     expression(&mut rule, "meta", &load(NFT_META_IIFNAME));
     expression(&mut rule, "cmp", &compare(NFT_CMP_EQ, &interface(device)));
     expression(&mut rule, "meta", &load(NFT_META_OIFNAME));
+    // Packets back into the device keep their source: their peers there know it.
     expression(&mut rule, "cmp", &compare(NFT_CMP_NEQ, &interface(device)));
     expression(&mut rule, "masq", &[]);
     rule
@@ -303,6 +305,7 @@ fn drops_invalid(device: &str) -> Vec<u8> {
     let mut rule = Vec::new();
     expression(&mut rule, "meta", &load(NFT_META_IIFNAME));
     expression(&mut rule, "cmp", &compare(NFT_CMP_EQ, &interface(device)));
+    // A packet that belongs to no connection is not translated, and would leave with an address that no one else knows.
     expression(&mut rule, "ct", &load_state());
     expression(&mut rule, "bitwise", &mask(INVALID));
     expression(&mut rule, "cmp", &compare(NFT_CMP_NEQ, &[0; 4]));
