@@ -373,7 +373,7 @@ async fn routable(
     from: &LocalEnd,
     endpoint: &str,
 ) -> Result<SocketAddr, ConnectFailure> {
-    // No other to choose: whoever opens the socket learns whether there is a route.
+    // No other to choose: the caller, who opens the socket, learns whether there is a route.
     if let [only] = addresses {
         return Ok(*only);
     }
