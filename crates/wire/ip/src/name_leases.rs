@@ -98,7 +98,7 @@ impl NameLeases {
             self.use_again(&known, now, false);
             return Ok(self.addresses(&known));
         }
-        // Answers are refused before a name in use is forgotten: its programs would reach somebody else.
+        // Answers are refused before a name in use is forgotten: its programs would reach someone else.
         if self.by_name.len() >= MAX_NAMES && !self.forget_oldest(now) {
             return Err(NamesFull);
         }
