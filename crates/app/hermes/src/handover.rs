@@ -1,9 +1,12 @@
 //! A process of a node takes the sockets of the one before it, and gives its own to the next: they meet at a Unix socket.
 
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
-use std::thread::Builder;
+use std::thread::{self, Builder};
+use std::time::Duration;
 
 use hermes_net::{PassedSocket, handover};
 use hermes_node::NodeHandle;
@@ -17,11 +20,16 @@ use rustix::net::{
 #[doc(alias = "bound")]
 const WAITING: i32 = 4;
 
+/// How long the process waits before it listens for others again, when it had no descriptor for one.
+#[doc(alias = "bound")]
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// The sockets that a process offers at `file`; empty when no process does.
 ///
 /// # Errors
-/// That process gives them to no one, or not to this user.
+/// That process gives them to no one, or not to this user; or the file is no socket.
 pub fn take(file: &Path) -> io::Result<Vec<PassedSocket>> {
+    is_there(file)?;
     let socket = meeting()?;
     match connect(&socket, &SocketAddrUnix::new(file)?) {
         Ok(()) => handover::receive(&socket),
@@ -35,31 +43,54 @@ pub fn take(file: &Path) -> io::Result<Vec<PassedSocket>> {
 /// waits for them, which ends with this process.
 ///
 /// # Errors
-/// The file cannot be made.
+/// The file cannot be made, or something else than a socket is there.
 pub fn offer(file: &Path, node: NodeHandle) -> io::Result<()> {
     let socket = meeting()?;
     // The file of the process before still names its socket; a new one cannot be bound beside it.
-    match std::fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    if is_there(file)? {
+        fs::remove_file(file)?;
     }
     bind(&socket, &SocketAddrUnix::new(file)?)?;
+    fs::set_permissions(file, Permissions::from_mode(0o600))?;
     listen(&socket, WAITING)?;
     let thread = Builder::new().name("handover".to_owned());
     thread.spawn(move || give_all(&socket, &node))?;
     Ok(())
 }
 
+/// Whether a process was given this file to meet others at.
+///
+/// # Errors
+/// The file is not a socket: it belongs to something else, and stays.
+fn is_there(file: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(file) {
+        Ok(metadata) if metadata.file_type().is_socket() => Ok(true),
+        Ok(_) => {
+            let reason = "it exists and is not a socket";
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, reason))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 fn give_all(socket: &OwnedFd, node: &NodeHandle) {
+    let mut last_error = None;
     loop {
-        let accepted = retry_on_intr(|| accept_with(socket, SocketFlags::CLOEXEC));
-        let given = match accepted {
-            Ok(other) => node.give_sockets(&other),
+        let other = match retry_on_intr(|| accept_with(socket, SocketFlags::CLOEXEC)) {
+            Ok(other) => other,
             Err(error) => {
-                return tracing::error!(%error, "no other process can be given the sockets");
+                // Descriptors or memory are used up, which may pass: the next process still needs the sockets.
+                if last_error.replace(error) != Some(error) {
+                    tracing::error!(%error, "no other process can be given the sockets now");
+                }
+                thread::sleep(PAUSE);
+                continue;
             }
         };
-        match given {
+
+        last_error = None;
+        match node.give_sockets(&other) {
             Ok(count) => tracing::info!(count, "another process has the sockets, too"),
             Err(error) => tracing::error!(%error, "another process did not get the sockets"),
         }

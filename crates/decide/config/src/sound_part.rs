@@ -3,7 +3,7 @@
 //! What cannot be read is left out. Much of what would be found then follows from that alone: such findings are told apart by their
 //! paths, and by the names in their words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde_json::Value as Json;
 
@@ -25,24 +25,26 @@ pub struct SoundPart {
     left_out: LeftOut,
 }
 
-/// The parts of a document that are left out, by their paths in the whole document.
+/// The parts of a document that are left out, by their paths in the whole document. A document may have a hundred thousand of them, and
+/// as many findings: each finding is looked up, not compared with each part.
 #[derive(Debug, Default)]
 struct LeftOut {
-    paths: Vec<String>,
-    /// The elements of lists, in their order: those after them have other indices in the rest.
-    elements: BTreeMap<String, Vec<usize>>,
+    paths: BTreeSet<String>,
+    /// The keys at the ends of the paths.
+    keys: HashSet<String>,
+    /// The elements of lists around the parts, such as `routes[4]`, and the beginnings of elements that are parts, such as `routes[`.
+    lists: HashSet<String>,
+    /// For each list and each of its elements that are left out, in their order: the elements before it that are not.
+    kept_before: BTreeMap<String, Vec<usize>>,
 }
 
 impl SoundPart {
     /// Leaves out of the JSON of a document what `problems` are about.
     pub(crate) fn of(mut json: Json, problems: &[Problem], places: Places) -> Option<Self> {
-        let mut left_out = LeftOut {
-            paths: problems
-                .iter()
-                .map(|problem| problem.path.clone())
-                .collect(),
-            ..LeftOut::default()
-        };
+        let mut left_out = LeftOut::default();
+        for problem in problems {
+            left_out.note(problem.path.clone());
+        }
         left_out.take_nulls(&mut json, "");
 
         for _ in 0..ATTEMPTS {
@@ -64,9 +66,7 @@ impl SoundPart {
     /// about what that stands in, or `said`, its words, quote the name of that.
     pub fn locate(&self, path: &str, said: &str) -> Option<String> {
         let path = self.left_out.original(path);
-        let follows = self.left_out.paths.iter().any(|left_out| {
-            is_within(&path, left_out) || is_within(left_out, &path) || quotes(said, left_out)
-        });
+        let follows = self.left_out.touches(&path) || self.left_out.is_quoted(said);
         (!follows).then_some(path)
     }
 }
@@ -78,23 +78,26 @@ impl LeftOut {
             Json::Object(entries) => entries.retain(|key, value| {
                 let path = child(path, key);
                 if value.is_null() {
-                    self.paths.push(path);
+                    self.note(path);
                     return false;
                 }
                 self.take_nulls(value, &path);
                 true
             }),
             Json::Array(elements) => {
+                let mut kept = 0;
                 let mut index = 0;
                 elements.retain_mut(|value| {
                     let own = element(path, index);
-                    let is_kept = !value.is_null();
-                    match is_kept {
-                        true => self.take_nulls(value, &own),
-                        false => self.note_element(own, path, index),
-                    }
                     index += 1;
-                    is_kept
+                    if value.is_null() {
+                        self.note(own);
+                        self.note_element(path, kept);
+                        return false;
+                    }
+                    self.take_nulls(value, &own);
+                    kept += 1;
+                    true
                 });
             }
             _ => {}
@@ -117,27 +120,43 @@ impl LeftOut {
         match (around, last) {
             (Json::Object(entries), Step::Key(key)) => {
                 entries.remove(&key)?;
-                self.paths.push(original);
+                self.note(original);
             }
             (Json::Array(elements), Step::Index(index)) if index < elements.len() => {
                 elements.remove(index);
                 let list = original.rfind('[').map_or("", |end| &original[..end]);
-                let index = original[list.len()..]
-                    .trim_matches(['[', ']'])
-                    .parse()
-                    .ok()?;
-                self.note_element(original.clone(), list, index);
+                self.note_element(list, index);
+                self.note(original);
             }
             _ => return None,
         }
         Some(())
     }
 
-    fn note_element(&mut self, path: String, list: &str, index: usize) {
-        self.paths.push(path);
-        let elements = self.elements.entry(list.to_owned()).or_default();
-        let at = elements.partition_point(|other| *other < index);
-        elements.insert(at, index);
+    /// This path is one of the parts.
+    fn note(&mut self, path: String) {
+        if let Some(end) = path.rfind(']') {
+            self.lists.insert(path[..=end].to_owned());
+        }
+        match steps(&path).pop() {
+            Some(Step::Key(key)) => drop(self.keys.insert(key)),
+            Some(Step::Index(_)) => {
+                let list = path.rfind('[').map_or("", |end| &path[..=end]);
+                self.lists.insert(list.to_owned());
+            }
+            None => {}
+        }
+        self.paths.insert(path);
+    }
+
+    /// An element of this list is one of the parts, behind so many that are left.
+    fn note_element(&mut self, list: &str, kept: usize) {
+        let elements = self.kept_before.entry(list.to_owned()).or_default();
+        let at = elements.partition_point(|before| *before <= kept);
+        for later in &mut elements[at..] {
+            *later -= 1;
+        }
+        elements.insert(at, kept);
     }
 
     /// The path in the whole document of what has this one in the rest.
@@ -146,40 +165,44 @@ impl LeftOut {
         for step in steps(path) {
             original = match step {
                 Step::Key(key) => child(&original, &key),
-                Step::Index(mut index) => {
-                    for before in self.elements.get(&original).into_iter().flatten() {
-                        index += usize::from(*before <= index);
-                    }
-                    element(&original, index)
+                Step::Index(index) => {
+                    let list = self.kept_before.get(&original);
+                    let left_out = list.map_or(0, |list| list.partition_point(|at| *at <= index));
+                    element(&original, index + left_out)
                 }
             };
         }
         original
     }
-}
 
-fn is_within(part: &str, path: &str) -> bool {
-    let rest = part.strip_prefix(path);
-    rest.is_some_and(|rest| rest.is_empty() || path.is_empty() || rest.starts_with(['.', '[']))
-}
+    /// Whether a part is at this path, around it or within it.
+    fn touches(&self, path: &str) -> bool {
+        let ends = path.match_indices(['.', '[']).map(|(end, _)| end);
+        let mut around = ends.chain([0, path.len()]).map(|end| &path[..end]);
+        let is_around = around.any(|around| self.paths.contains(around));
+        let begins = |with: String| {
+            let next = self.paths.range(with.clone()..).next();
+            next.is_some_and(|next| next.starts_with(&with))
+        };
+        let is_all = path.is_empty() && !self.paths.is_empty();
+        is_around || is_all || begins(format!("{path}.")) || begins(format!("{path}["))
+    }
 
-/// Whether the words quote the key or the name at the end of a path, speak of the element of a list around it, or of its list, whose
-/// indices are others.
-fn quotes(said: &str, path: &str) -> bool {
-    let around = path.rfind(']').map(|end| &path[..=end]);
-    match steps(path).last() {
-        Some(Step::Key(_)) if around.is_some_and(|element| said.contains(element)) => true,
-        Some(Step::Key(key)) => {
-            let is_letter = |letter: char| letter.is_alphanumeric() || "_-".contains(letter);
-            let quoted = said.split('`').skip(1).step_by(2);
-            let mut words = quoted.flat_map(|text| text.split(|letter| !is_letter(letter)));
-            words.any(|word| word == key)
+    /// Whether the words quote the key at the end of a path, or speak of the element of a list around it, or of its list, whose indices
+    /// are others.
+    fn is_quoted(&self, said: &str) -> bool {
+        let is_letter = |letter: char| letter.is_alphanumeric() || "_-".contains(letter);
+        let quoted = said.split('`').skip(1).step_by(2);
+        let mut words = quoted.flat_map(|text| text.split(|letter| !is_letter(letter)));
+        if words.any(|word| self.keys.contains(word)) {
+            return true;
         }
-        Some(Step::Index(_)) => {
-            let list = path.rfind('[').map_or("", |end| &path[..=end]);
-            said.contains(list)
-        }
-        None => true,
+
+        let mut paths = said.split(|one: char| one.is_whitespace() || "`(),;".contains(one));
+        paths.any(|path| {
+            let mut ends = path.match_indices(['[', ']']).map(|(end, _)| end);
+            ends.any(|end| self.lists.contains(&path[..=end]))
+        })
     }
 }
 
@@ -193,11 +216,11 @@ mod tests {
         let mut json = serde_json::json!({ "a": [null, 1, null, { "b": 2 }, 4] });
         left_out.take_nulls(&mut json, "");
         assert_eq!(json, serde_json::json!({ "a": [1, { "b": 2 }, 4] }));
-        assert_eq!(left_out.paths, ["a[0]", "a[2]"]);
+        assert!(left_out.paths.iter().eq(["a[0]", "a[2]"]));
         assert_eq!(left_out.original("a[1].b"), "a[3].b");
 
         left_out.take(&mut json, "a[1]").unwrap();
-        assert_eq!(left_out.paths.last().unwrap(), "a[3]");
+        assert!(left_out.paths.contains("a[3]"));
         assert_eq!(
             [0, 1].map(|index| left_out.original(&element("a", index))),
             ["a[1]", "a[4]"]
