@@ -1,10 +1,10 @@
-//! Two lists side by side: which elements of one are elements of the other, as they were or changed.
+//! Aligns two lists: pairs their equal and similar elements, for differences between documents.
 
 use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
-/// Pairs of elements that are looked at to align two lists, or pieces of long ones; a piece with more counts as replaced.
+/// Pairs of elements compared to align two lists, or pieces of long ones; a piece with more counts as replaced.
 #[doc(alias = "bound")]
 const PAIRS: usize = 1 << 18;
 
@@ -12,7 +12,7 @@ const PAIRS: usize = 1 << 18;
 const EQUAL: u32 = 1000;
 const SIMILAR: u32 = 100;
 
-/// Points of two elements that say the same keys with other values, the least for which one counts as the other, changed.
+/// Points of two elements with the same keys and other values: the least for which they count as one element that changed.
 const SAME_KEYS: u32 = 30;
 
 /// An element of one list, or two that belong together, by their indices.
@@ -34,7 +34,7 @@ impl Aligned {
     }
 }
 
-/// Which elements belong together, such that as many as possible are the same, or else similar.
+/// Pairs the elements of two lists, as many equal ones as possible, then similar ones.
 pub(crate) fn align(old: &[Json], new: &[Json]) -> Vec<Aligned> {
     let same = |(one, two): &(&Json, &Json)| one == two;
     let head = old.iter().zip(new).take_while(same).count();
@@ -60,6 +60,7 @@ pub(crate) fn align(old: &[Json], new: &[Json]) -> Vec<Aligned> {
 /// The alignment of the part between equal ends: of long lists piece by piece, from one common
 /// element to the next.
 fn middle(old: &[Json], new: &[Json]) -> Vec<Aligned> {
+    // Quadratic in time and memory, hence only below a bound.
     if old.len().saturating_mul(new.len()) <= PAIRS {
         return closely(old, new);
     }
@@ -105,14 +106,15 @@ fn anchors(old: &[Json], new: &[Json]) -> Vec<(usize, usize)> {
     };
 
     let mut pairs: Vec<(usize, usize)> = indices.into_values().filter_map(single).collect();
+    // In the order of the old list, so that only the order in the new one is left to decide.
     pairs.sort_unstable();
     longest_row(&pairs)
 }
 
 /// The longest sequence of pairs in which both numbers grow.
 fn longest_row(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
-    // For each length, the row of it whose last second number is least, by its last pair; and the
-    // predecessor of each pair.
+    // Patience sorting: `ends` has for each length the row with the least second number at its end, as the index of its last pair;
+    // `before` has the predecessor of each pair.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
     for (index, (_, two)) in pairs.iter().enumerate() {
@@ -176,6 +178,7 @@ impl Table {
             best: vec![0; (old.len() + 1) * (new.len() + 1)],
         };
 
+        // From the ends, as each position needs the positions behind it.
         for one in (0..old.len()).rev() {
             for two in (0..new.len()).rev() {
                 let apart = table.from(one + 1, two).max(table.from(one, two + 1));
@@ -218,6 +221,7 @@ fn points(old: &Json, new: &Json) -> u32 {
         return 0;
     };
 
+    // A name is an identity: an entry that keeps it is the same entry, however much of it changed.
     let named = old
         .get("name")
         .is_some_and(|name| new.get("name") == Some(name));

@@ -61,7 +61,7 @@ impl<'a> IncludeReader<'a> {
         }
     }
 
-    /// Reads the file and everything that it includes. `None`: nothing can be said about its content.
+    /// Reads a file and all files that it includes; `None` if the file cannot be read or is not YAML.
     pub(crate) fn read(&mut self, file: &Path, asked: Option<(&Place, &str)>) -> Option<Node> {
         let file: Arc<Path> = file.into();
         let text = match self.text(&file) {
@@ -103,6 +103,7 @@ impl<'a> IncludeReader<'a> {
         }
 
         let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
+        // One byte more than allowed tells a file that is too large.
         let bytes = self.source.read(file, FILE_BYTES + 1).map_err(failed)?;
 
         if bytes.len() as u64 > FILE_BYTES {
@@ -167,6 +168,7 @@ impl<'a> IncludeReader<'a> {
 
     fn refused(&self, file: &Path) -> Option<String> {
         let name = self.source.true_name(file)?;
+        // By true names: a link to a file that is open would go in a circle as well.
         if self.open.contains(&name) {
             return Some(format!("{} includes itself", file.display()));
         }
@@ -203,7 +205,7 @@ impl<'a> IncludeReader<'a> {
         if entry.key == "version" && !entries.iter().any(same) {
             let reason = "the version differs from that of the including file";
             self.problems
-                .push(Problem::at(entry.shown(), "version", reason).remedy("leave it away here"));
+                .push(Problem::at(entry.shown(), "version", reason).remedy("leave it out here"));
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn check(root: &mut Map<String, Json>, tree: &Node, problems: &mut Ve
         };
 
         match given(listener).as_slice() {
-            // Its key may be one that is mistyped.
+            // Its key may be mistyped, which is reported already.
             [] if is_unclear => {}
             [] => report(
                 path,

@@ -1,7 +1,7 @@
 //! The part of a document that can be read although its form is not right, so that its meaning can be checked in the same run.
 //!
-//! What cannot be read is left out. Much of what would be found then follows from that alone: such findings are told apart by their
-//! paths, and by the names in their words.
+//! Unreadable parts are left out. Many findings in the rest would only follow from their absence: these are recognised by their paths,
+//! and by the names that they quote.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -39,7 +39,7 @@ struct LeftOut {
 }
 
 impl SoundPart {
-    /// Leaves out of the JSON of a document what `problems` are about.
+    /// The JSON of a document without the parts that `problems` are about.
     pub(crate) fn of(mut json: Json, problems: &[Problem], places: Places) -> Option<Self> {
         let mut left_out = LeftOut::default();
         for problem in problems {
@@ -47,6 +47,7 @@ impl SoundPart {
         }
         left_out.take_nulls(&mut json, "");
 
+        // A deserializer stops at its first mistake: each turn takes out one part, and tries again.
         for _ in 0..ATTEMPTS {
             match from_json::<Document>(&json) {
                 Ok(document) => {
@@ -62,8 +63,8 @@ impl SoundPart {
         None
     }
 
-    /// The path in the whole document of what a finding is about. `None` where it may follow from what was left out: it is about that, or
-    /// about what that stands in, or `said`, its words, quote the name of that.
+    /// The path of a finding in the whole document. `None` if the finding may follow from a part that was left out: it is about that part,
+    /// about a part around it, or its words, `said`, quote the name of that part.
     pub fn locate(&self, path: &str, said: &str) -> Option<String> {
         let path = self.left_out.original(path);
         let follows = self.left_out.touches(&path) || self.left_out.is_quoted(said);
@@ -72,7 +73,7 @@ impl SoundPart {
 }
 
 impl LeftOut {
-    /// Takes out everything that could not be read.
+    /// Takes out all unreadable values, which are null by now.
     fn take_nulls(&mut self, json: &mut Json, path: &str) {
         match json {
             Json::Object(entries) => entries.retain(|key, value| {
@@ -104,7 +105,7 @@ impl LeftOut {
         }
     }
 
-    /// Takes out what stands at a path of the rest; `None` if nothing would be left.
+    /// Takes out the part at a path of the rest; `None` if nothing would be left.
     fn take(&mut self, json: &mut Json, path: &str) -> Option<()> {
         let mut steps = steps(path);
         let last = steps.pop()?;
@@ -124,6 +125,7 @@ impl LeftOut {
             }
             (Json::Array(elements), Step::Index(index)) if index < elements.len() => {
                 elements.remove(index);
+                // The index in the whole document, as later findings are counted against it.
                 let list = original.rfind('[').map_or("", |end| &original[..end]);
                 self.note_element(list, index);
                 self.note(original);
@@ -159,7 +161,7 @@ impl LeftOut {
         elements.insert(at, kept);
     }
 
-    /// The path in the whole document of what has this one in the rest.
+    /// The path in the whole document for a path in the rest.
     fn original(&self, path: &str) -> String {
         let mut original = String::new();
         for step in steps(path) {

@@ -41,7 +41,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Where the entry is shown to be: a scalar at its value, anything larger at its key.
+    /// The place where problems of the entry are shown: a scalar at its value, a map or list at its key.
     pub(crate) fn shown(&self) -> &Place {
         match self.node.value {
             Value::Null | Value::List(_) | Value::Map(_) => &self.place,

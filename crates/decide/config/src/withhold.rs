@@ -74,7 +74,7 @@ pub(crate) fn escaped(text: &str) -> Option<String> {
     text.contains("${").then(|| text.replace("${", "$${"))
 }
 
-/// Where a value stands, without a word for it until one is asked for.
+/// The place of a value. Its path is built only when asked for: most values of a document are no secrets.
 #[derive(Clone, Copy)]
 pub(crate) enum Spot<'a> {
     /// At this path.
@@ -94,13 +94,14 @@ impl Spot<'_> {
         }
     }
 
-    /// Whether a text stands here in place of a file: `inline`, below a key that names one otherwise.
+    /// Whether a text stands here in place of a file: `inline`, below a key for file names.
     fn is_inline(&self) -> bool {
         let may_be = match self {
             Self::At(path) => path.ends_with(INLINE),
             Self::Entry(_, key) => *key == INLINE,
             Self::Element(..) => false,
         };
+        // The cheap test first: a path is built by allocating.
         may_be && is_inline(&self.path())
     }
 
@@ -139,7 +140,7 @@ pub(crate) fn is_inline(path: &str) -> bool {
     is_last && (names_files || is_field)
 }
 
-/// Whether the value of this text is not to be shown here: it is a secret by its key, its name says that it is a credential, or it looks like one itself.
+/// Whether a text must not be shown: its key makes it a secret, its field has a name of credentials, or it looks like one itself.
 pub(crate) fn is_secret(spot: &Spot<'_>, text: &str) -> bool {
     let Some(name) = spot.field() else {
         return spot.is_inline();
@@ -161,8 +162,7 @@ fn has_sign_word(name: &str) -> bool {
     words.any(|word| WORDS.contains(&word))
 }
 
-/// Whether a value looks like a credential under any name: it begins with the name of a scheme, or has a word that no one would
-/// write by hand.
+/// Whether a value looks like a credential, whatever the field's name: it begins with a scheme, or has a word that looks random.
 fn is_credential(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let has_scheme = SCHEMES.iter().any(|scheme| lower.starts_with(scheme));
@@ -249,7 +249,7 @@ pub(crate) fn instead(places: &Places, spot: &Spot<'_>, text: &str) -> Option<St
         .or_else(|| Some(placeholder()))
 }
 
-/// Whether it is a variable and nothing else.
+/// Whether a text consists of one variable.
 fn is_name(written: &str) -> bool {
     let name = written
         .strip_prefix("${")

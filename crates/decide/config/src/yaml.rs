@@ -1,6 +1,6 @@
 //! YAML to [`Node`]. Nothing else in this crate knows the YAML library.
 //!
-//! A subset, on purpose: one document, no aliases (so that no few bytes stand for many), no tags, scalar keys.
+//! A subset, on purpose: one document, no aliases (a few bytes could stand for gigabytes), no tags, scalar keys.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -158,6 +158,7 @@ impl<'a> Reader<'a> {
                     Problem::at(&entry.place, &child(path, &entry.key), reason)
                         .remedy("keep one of them"),
                 );
+                // The rest is read all the same: one run reports all mistakes.
                 continue;
             }
 
@@ -205,6 +206,7 @@ impl<'a> Reader<'a> {
         if error.info().contains("recursion limit") {
             return self.problem(*error.marker(), too_deep());
         }
+        // The library fails at an alias without its anchor before the reader sees an event.
         if error.info().contains("unknown anchor") {
             return self.alias(*error.marker());
         }
@@ -228,11 +230,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `node:n`, of which the library only finds out at the next line that it is no key.
+    /// A key without a space behind its colon, as `node:n`: the library only fails at the next line.
     fn glued(&self, error: &ScanError) -> Option<Problem> {
         if !error.info().contains("simple key") {
             return None;
         }
+        // Backwards from the line of the error: the nearest such line is the culprit.
         let lines: Vec<&str> = self
             .text
             .lines()
@@ -289,7 +292,7 @@ fn too_deep() -> String {
     format!("more than {DEEPEST} levels of maps and lists")
 }
 
-/// The usual reasons why something is not YAML, by the library's words or by the line.
+/// The remedy for usual mistakes in YAML, by the library's words or by the line.
 fn syntax_remedy(info: &str, line: &str) -> Option<String> {
     let indent = &line[..line.len() - line.trim_start().len()];
     let remedy = if info.contains("anchor or alias") {

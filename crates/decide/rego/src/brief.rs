@@ -73,7 +73,7 @@ pub(crate) fn is_brief_data(text: &str) -> bool {
     text.len() <= FILE
 }
 
-/// Whether rules are brief; they were read before, in this language.
+/// Whether a file of rules is brief. It has been read before; `is_old` says in which version of the language.
 pub(crate) fn are_brief_rules(name: &str, text: &str, is_old: bool) -> bool {
     text.len() <= FILE && look(name, text, is_old).unwrap_or(false)
 }
@@ -81,6 +81,7 @@ pub(crate) fn are_brief_rules(name: &str, text: &str, is_old: bool) -> bool {
 fn look(name: &str, text: &str, is_old: bool) -> Option<bool> {
     let source = Source::from_contents(name.to_owned(), text.to_owned()).ok()?;
     let mut parser = Parser::new(&source).ok()?;
+    // As the engine reads it: otherwise a policy with long lines would count as one that cannot be parsed.
     parser.set_max_col(crate::budget::COLUMNS);
     if !is_old {
         parser.enable_rego_v1().ok()?;
@@ -96,7 +97,7 @@ fn look(name: &str, text: &str, is_old: bool) -> Option<bool> {
     Some(are_brief && module.num_expressions <= EXPRESSIONS)
 }
 
-/// A look through the expressions of a file. They may be nested deeply, so it goes by a list.
+/// A walk through the expressions of a file, with a list in place of recursion: a file could nest them deeper than the stack.
 struct Looking<'a> {
     pending: Vec<&'a Expr>,
     growth: usize,
@@ -116,7 +117,7 @@ impl<'a> Looking<'a> {
         known && self.are_brief_expressions()
     }
 
-    /// A rule that has one value. A function could be called by another, and a set that grows by rules be in another one.
+    /// Whether a head is that of a rule with one value. Functions could call each other, and partial sets could stand in others.
     fn is_brief_head(&mut self, head: &'a RuleHead) -> bool {
         let RuleHead::Compr { refr, assign, .. } = head else {
             return false;
@@ -134,6 +135,7 @@ impl<'a> Looking<'a> {
 
     fn is_brief_query(&mut self, query: &'a Query) -> bool {
         query.stmts.iter().all(|statement| {
+            // `with` evaluates other rules again, for every use.
             let is_plain = statement.with_mods.is_empty();
             is_plain && self.is_brief_literal(&statement.literal)
         })
@@ -204,6 +206,7 @@ impl<'a> Looking<'a> {
     /// An expression that combines these into a value. Its size is at most that of the largest,
     /// times the number of non-constant ones.
     fn holds(&mut self, items: &[&'a Expr]) -> bool {
+        // Literals add no more than the file has, which is bounded already.
         let open = items.iter().filter(|item| !is_constant(item)).count();
         self.growth = self.growth.saturating_mul(open.max(1));
         self.pending.extend(items);
@@ -238,7 +241,7 @@ fn parts(expression: &Expr) -> Option<Vec<&Expr>> {
     })
 }
 
-/// Whether nothing in an expression depends on anything.
+/// Whether an expression consists of literals alone.
 fn is_constant(expression: &Expr) -> bool {
     let mut pending = vec![expression];
     while let Some(expression) = pending.pop() {

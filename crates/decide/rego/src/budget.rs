@@ -25,7 +25,7 @@ const MEMORY: u64 = 16 * 1024 * 1024;
 #[doc(alias = "bound")]
 const BETWEEN: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
 
-/// How many times its memory an evaluation may take within one builtin, where no one looks.
+/// Factor on `memory` within one builtin, where the interpreter does not look at the clock.
 #[doc(alias = "bound")]
 const AT_ONCE: u64 = 4;
 
@@ -68,7 +68,7 @@ struct Spending {
     began: SystemTime,
     until: Instant,
     steps: u64,
-    /// On a worker, which may wait for nothing.
+    /// Whether the evaluation runs on a worker, which must not block.
     is_hurried: bool,
     excess: Option<Excess>,
 }
@@ -79,7 +79,7 @@ thread_local! {
     static SHOWN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// How far the clock leaps, and how far the interpreter lets it.
+/// The leap of the clock: more than the interpreter's own time limit, which is half of it.
 const LEAP: Duration = Duration::from_secs(2);
 
 struct Clock;
@@ -110,20 +110,22 @@ impl Spending {
             None
         };
 
+        // The first bound that was reached is reported, although later looks see others as well.
         self.excess = self.excess.or(excess);
         self.excess.is_some()
     }
 }
 
+/// The memory in bytes at which a thread stops for good, between two looks.
 fn hard(budget: Budget) -> u64 {
+    // `u64::MAX` means unmetered to the allocator.
     budget.memory.saturating_mul(AT_ONCE).min(u64::MAX - 1)
 }
 
 /// Has an engine ask our clock.
 pub(crate) fn limit(engine: &mut Engine) {
     static ONCE: Once = Once::new();
-    // The setting is global. It could only conflict with another crate that uses the interpreter;
-    // there is none.
+    // The setting is global to the process, and no other crate here uses the interpreter.
     ONCE.call_once(|| _ = set_time_source(&Clock));
     engine.set_execution_timer_config(ExecutionTimerConfig {
         limit: LEAP / 2,
@@ -155,7 +157,7 @@ pub(crate) fn began() -> SystemTime {
     })
 }
 
-/// Whether the evaluation of this thread is on a worker, which may wait for nothing.
+/// Whether the evaluation of this thread runs on a worker, which must not block.
 pub(crate) fn is_hurried() -> bool {
     SPENDING.with_borrow(|spending| {
         spending
@@ -164,10 +166,11 @@ pub(crate) fn is_hurried() -> bool {
     })
 }
 
-/// Has the evaluation of this thread count for nothing, as one that took more than it may: another thread begins it again.
+/// Voids the evaluation of this thread, as if it had exceeded its steps: another thread repeats it.
 pub(crate) fn give_up() {
     SPENDING.with_borrow_mut(|spending| {
         if let Some(spending) = spending {
+            // Any bound will do: the caller sees an excess, and asks on another thread.
             spending.excess = spending.excess.or(Some(Excess::Steps));
         }
     });

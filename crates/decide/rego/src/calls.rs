@@ -1,5 +1,5 @@
-//! Calls of a policy that nothing answers: of builtins which are not there. OPA refuses such a policy when it compiles it; the interpreter
-//! would say so when the call is evaluated, of an exchange.
+//! Calls of unknown builtins. OPA refuses such a policy at compile time; the interpreter would only fail when an exchange reaches the
+//! call.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,14 +11,14 @@ use regorus::unstable::{
 use crate::builtins;
 use crate::wrong::Wrong;
 
-/// A file of rules: its name, its text, and whether it is of the language before Rego 1.
+/// A file of rules: its name, its text, and whether it is in Rego 0.
 pub(crate) struct RulesFile<'a> {
     pub(crate) name: &'a str,
     pub(crate) text: &'a str,
     pub(crate) is_old: bool,
 }
 
-/// Each builtin that is called in these files and is not there, where it is called first.
+/// The unknown builtins that these files call, each at the place of its first call.
 pub(crate) fn missing(files: &[RulesFile<'_>]) -> Vec<Wrong> {
     // A file that cannot be read was reported before.
     let read = |file: &RulesFile<'_>| Some((file.name.to_owned(), parse(file)?));
@@ -35,6 +35,7 @@ pub(crate) fn missing(files: &[RulesFile<'_>]) -> Vec<Wrong> {
         for call in Calls::of(module) {
             let called = call.text();
             let is_known = builtins::is_there(called)
+                // The interpreter handles `print` itself, not as a builtin.
                 || called == "print"
                 || BUILTINS.contains_key(called)
                 || functions.contains(&names.resolve(called));
@@ -133,7 +134,7 @@ impl ModuleNames {
     }
 }
 
-/// The calls of a module. Expressions may be nested deeply, so the look goes by lists.
+/// The calls of a module. Lists take the place of recursion, as expressions may be nested deeper than the stack.
 #[derive(Default)]
 struct Calls<'a> {
     expressions: Vec<&'a Expr>,

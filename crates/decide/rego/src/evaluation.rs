@@ -19,7 +19,7 @@ fn broken(rule: &str, said: &str) -> Failure {
     Failure::Broken(wrong(rule, said))
 }
 
-/// Whether an input can change nothing about this.
+/// Whether an error is the same for every input.
 pub(crate) fn is_always_so(reason: &str) -> bool {
     [NO_RULE, "recursion detected", "could not find function"]
         .iter()
@@ -41,11 +41,14 @@ pub(crate) fn evaluate(engine: &mut Engine, rule: &str, input: Value) -> Evaluat
         let value = value.map_err(|error| broken(rule, &error.to_string()))?;
         to_json(&value)
     }));
+    // Outside of `catch_unwind`: a panic must not leave this thread metered.
     let excess = budget::settle();
 
     let is_sound = evaluated.is_ok();
     let answer = evaluated.unwrap_or_else(|_| Err(broken(rule, "the interpreter failed")));
+    // An excess overrides the answer: the interpreter may have turned it into an undefined value, which `not` takes for permission.
     let answer = excess.map_or(answer, |excess| Err(Failure::Excess(excess)));
+    // Prints would otherwise pile up in an engine that is used again.
     _ = engine.take_prints();
 
     Evaluated { answer, is_sound }

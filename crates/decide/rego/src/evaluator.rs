@@ -38,13 +38,13 @@ const LOST: usize = 2;
 #[doc(alias = "bound")]
 const LOST_IN_ALL: usize = 16;
 
-/// How long a policy that is read may take for its first answer, from nothing.
+/// Time for the first answer of a policy, while it is loaded.
 #[doc(alias = "bound")]
 const FIRST: Duration = Duration::from_secs(5);
 
 static LOST_SO_FAR: AtomicUsize = AtomicUsize::new(0);
 
-/// A question that is not answered on the thread that has it.
+/// A question that has to be answered on a thread of the policy.
 pub struct ThreadQuestion(Value);
 
 /// A policy with the threads that answer for it. They end with it.
@@ -54,7 +54,7 @@ pub struct Evaluator {
 
 struct Shared {
     policy: Mutex<Policy>,
-    /// Where it is asked without another thread, if it may be.
+    /// Evaluates a brief policy on the thread that asks.
     spot: Option<Spot>,
     budget: Budget,
     waiting: usize,
@@ -84,7 +84,7 @@ enum Reply {
 }
 
 impl Reply {
-    /// The caller may be gone meanwhile; then the answer is dropped.
+    /// Sends the answer; drops it if the caller has gone.
     fn send(self, answer: Answer) {
         match self {
             Self::Task(task) => _ = task.send(answer),
@@ -119,6 +119,7 @@ impl Evaluator {
             }),
         };
 
+        // Other failures are let pass: the empty input itself may be the reason for them.
         match evaluator.ask_blocking(Json::Object(Map::new()), FIRST) {
             Err(Failure::Broken(wrong)) if is_always_so(&wrong.reason) => Err(wrong),
             _ => Ok(evaluator),
@@ -158,17 +159,18 @@ impl Evaluator {
         self.submit(input, time, Reply::Task(answer))?;
         match tokio::time::timeout(time, answered).await {
             Ok(Ok(answer)) => answer,
+            // The sender was dropped unanswered: the policy was stopped while the question waited.
             Ok(Err(_)) => Err(Failure::Stopped),
             Err(_) => Err(Failure::Excess(Excess::Time)),
         }
     }
 
-    /// Whether no evaluation of it takes long, so that it can be [asked here](Self::ask_here).
+    /// Whether every evaluation is short, so that the policy can be [asked on this thread](Self::ask_here).
     pub fn is_brief(&self) -> bool {
         self.shared.spot.is_some()
     }
 
-    /// Asks a policy that is brief on this thread, within the bounds of that; `None` where it would take more, or is not brief.
+    /// Asks a brief policy on this thread, within the bounds for that; `None` if the policy is not brief, or the evaluation exceeds them.
     pub fn ask_here(&self, input: Json) -> Option<Answer> {
         let spot = self.shared.spot.as_ref()?;
         match Spot::fits(&input) {
@@ -199,7 +201,7 @@ impl Evaluator {
             return Err(Failure::Stopped);
         }
         if state.jobs.len() >= self.shared.waiting {
-            // Expired questions do not keep others out.
+            // Callers that gave up leave their questions behind; these must not keep others out.
             state.jobs.retain(|job| !job.answer.is_dropped());
         }
         if state.jobs.len() >= self.shared.waiting {
@@ -207,9 +209,11 @@ impl Evaluator {
         }
         state.jobs.push_back(job);
 
+        // A thread counts as idle until it wakes up, so several new questions may see the same one: compared with all that wait.
         if state.idle < state.jobs.len() && state.threads < threads() {
             self.shared.start(&mut state)?;
         }
+        // The woken thread needs the lock at once.
         drop(state);
         self.shared.wake.notify_one();
         Ok(())
@@ -242,7 +246,7 @@ impl Shared {
                 state.threads += 1;
                 Ok(())
             }
-            // The others answer.
+            // The threads that are there answer, only later.
             Err(_) if state.threads > 0 => Ok(()),
             Err(error) => {
                 state.jobs.clear();
@@ -253,6 +257,7 @@ impl Shared {
     }
 
     fn serve(self: Arc<Self>) {
+        // Each thread has an engine of its own: an evaluation changes it, and the lock is held for the copy only.
         let mut engine = self.policy.lock().engine();
         while let Some(job) = self.next() {
             if job.answer.is_dropped() {
@@ -260,6 +265,7 @@ impl Shared {
             }
 
             let sound = self.answer(&mut engine, job);
+            // A panic may have left the interpreter's state half-changed.
             if !sound {
                 engine = self.policy.lock().engine();
             }
@@ -291,7 +297,7 @@ impl Shared {
             answer,
         } = job;
 
-        // Either this function answers, or the last words of the thread do.
+        // Either this function answers, or the last words do, if the thread stops within `evaluate`. Both run on this thread, hence no lock.
         let answer = Rc::new(Cell::new(Some(answer)));
         let last = answer.clone();
         let shared = self.clone();
@@ -310,7 +316,7 @@ impl Shared {
         evaluated.is_sound
     }
 
-    /// This thread stops for good.
+    /// Counts this thread as lost; called by the thread itself, before it stops for good.
     fn lose(&self) {
         let lost = LOST_SO_FAR.fetch_add(1, Ordering::Relaxed) + 1;
         tracing::warn!(
@@ -323,7 +329,7 @@ impl Shared {
         state.lost += 1;
         state.threads -= 1;
         if state.lost >= LOST {
-            // Dropped unanswered: each then says that the evaluation ended.
+            // Dropped unanswered, which their callers see as `Failure::Stopped`.
             state.jobs.clear();
         }
     }

@@ -11,7 +11,7 @@ use regorus::{Engine, Source, Value};
 use crate::lengths::{RESULT, length_as_text, text};
 use crate::paths;
 
-/// Bits by which a number is shifted: one of as many takes no time to write down.
+/// Bits by which a number is shifted: a result of this size is cheap to compute and to print.
 #[doc(alias = "bound")]
 const SHIFT: u64 = 4096;
 
@@ -35,7 +35,7 @@ const NESTED: usize = 32;
 #[doc(alias = "bound")]
 const DELIMITERS: usize = 16;
 
-/// Estimates the bytes that a call brings forth; `None` for operands that the builtin itself refuses.
+/// Estimates the size of a call's result in bytes; `None` for operands that the builtin itself refuses.
 type Estimate = fn(&[Value]) -> Option<usize>;
 
 const ESTIMATES: &[(&str, Estimate)] = &[
@@ -67,14 +67,14 @@ const ESTIMATES: &[(&str, Estimate)] = &[
     ("walk", paths::walked),
 ];
 
-/// Where a builtin is called, as the interpreter wants to know it for its errors.
+/// The place of a call, which the interpreter's builtins need for their errors.
 #[derive(Clone)]
 struct CallPlace {
     span: Span,
     operands: Vec<Ref<Expr>>,
 }
 
-/// The resource that a call of a builtin would take too much of.
+/// The result of a builtin would be too large.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} would return more than {RESULT} bytes, or takes an operand of such a cost")]
 struct TooMuch(&'static str);
@@ -96,6 +96,7 @@ pub(crate) fn add(engine: &mut Engine) {
             if estimate(&values).is_some_and(|bytes| bytes > RESULT) {
                 return Err(TooMuch(name).into());
             }
+            // The interpreter reads the expressions for errors only, but expects as many as there are values.
             let operands = &place.operands[..values.len().min(place.operands.len())];
             builtin(&place.span, operands, &values, true)
         };
@@ -139,7 +140,7 @@ fn shifted(operands: &[Value]) -> Option<usize> {
     let by = operands.get(1)?;
     match by.as_u64() {
         Ok(bits) if bits <= SHIFT => None,
-        // A number of another kind shifts nothing.
+        // A fraction or a negative number shifts nothing.
         Err(_) if by.as_f64().is_ok_and(|bits| bits <= SHIFT as f64) => None,
         _ => Some(usize::MAX),
     }
@@ -174,10 +175,11 @@ fn length_replaced(within: &str, old: &str, new: &str) -> usize {
     count.saturating_mul(new.len()).saturating_add(within.len())
 }
 
-/// One after the other, in the order of the interpreter.
+/// Replaces one pair after the other, in the interpreter's order.
 fn replaced_in_turn(operands: &[Value]) -> Option<usize> {
     let pairs = operands.first()?.as_object().ok()?;
     let mut within = text(operands.get(1))?.to_owned();
+    // Replacements can feed each other (`a` to `bb`, `b` to `cc`), so they are carried out, with a check before each.
     for (old, new) in pairs.iter_sorted() {
         let old = text(Some(old))?;
         let new = text(Some(new))?;
@@ -190,7 +192,7 @@ fn replaced_in_turn(operands: &[Value]) -> Option<usize> {
     Some(within.len())
 }
 
-/// Matches stand apart, so that all that one group found is no longer than the text.
+/// Matches do not overlap, so one group yields at most the whole text over all matches.
 fn replaced_by_pattern(operands: &[Value]) -> Option<usize> {
     let within = text(operands.first())?.len();
     let new = text(operands.get(2))?;
@@ -259,7 +261,7 @@ fn quoted_glob(operands: &[Value]) -> Option<usize> {
     (glob.len() > GLOB || deepest > NESTED).then_some(usize::MAX)
 }
 
-/// Any byte may become three.
+/// Percent-encoding makes three bytes of one.
 fn in_query(operands: &[Value]) -> Option<usize> {
     Some(length_as_text(operands.first()?, RESULT).saturating_mul(3))
 }

@@ -26,7 +26,7 @@ thread_local! {
 /// The report of a thread before it stops for good.
 pub(crate) type LastWords = Box<dyn FnOnce()>;
 
-/// Counts from here on. Beyond `limit` the thread says its last words, and never goes on; without any it does, and nothing is left.
+/// Begins to count. Beyond `limit` the thread calls its last words and stops for good. Without last words it goes on, with nothing left.
 pub(crate) fn arm(limit: u64, last_words: Option<LastWords>) {
     LAST_WORDS.set(last_words);
     LEFT.set(limit);
@@ -37,7 +37,7 @@ pub(crate) fn left() -> u64 {
     LEFT.get()
 }
 
-/// Counts no more.
+/// Ends the counting.
 pub(crate) fn disarm() {
     LEFT.set(UNMETERED);
     LAST_WORDS.take();
@@ -45,6 +45,7 @@ pub(crate) fn disarm() {
 
 #[inline]
 fn charge(bytes: usize) {
+    // Every allocation of the process passes here: one load and one comparison for all other threads.
     let left = LEFT.get();
     if left != UNMETERED {
         spend(left, bytes);
@@ -55,6 +56,7 @@ fn charge(bytes: usize) {
 fn spend(left: u64, bytes: usize) {
     match left.checked_sub(bytes as u64) {
         Some(rest) => LEFT.set(rest),
+        // On a worker, which has to go on: the evaluation ends at the next look.
         None if LAST_WORDS.with_borrow(Option::is_none) => LEFT.set(0),
         None => stop(),
     }
@@ -62,10 +64,12 @@ fn spend(left: u64, bytes: usize) {
 
 /// Nothing may unwind through an allocator, and its result must be memory: so it does not return.
 fn stop() -> ! {
+    // The last words allocate: metered, they would come back here.
     LEFT.set(UNMETERED);
     if let Some(last_words) = LAST_WORDS.take() {
         last_words();
     }
+    // `park` may return by itself.
     loop {
         thread::park();
     }

@@ -79,8 +79,8 @@ struct Visit<'a> {
     left: IntoIter<&'a Value>,
 }
 
-/// `graph.reachable_paths`: twenty nodes that all know each other have more paths than a machine has bytes. So they are followed, as
-/// far as is allowed.
+/// `graph.reachable_paths`: twenty nodes, all connected to each other, have more paths than a machine has bytes. So the paths are
+/// followed here, up to the bound.
 pub(crate) fn reached_by_paths(operands: &[Value]) -> Option<usize> {
     let graph = operands.first()?.as_object().ok()?;
     let mut path: Vec<Visit<'_>> = Vec::new();
@@ -97,11 +97,12 @@ pub(crate) fn reached_by_paths(operands: &[Value]) -> Option<usize> {
             let Some(visit) = path.pop() else {
                 return Some(sum);
             };
+            // Only off the path: other paths may pass through the same node.
             on_path.remove(visit.node);
             continue;
         };
 
-        // Each may end a path.
+        // Any node may end a path, and each path is a list of its own in the result.
         sum = sum.saturating_add((path.len() + 2) * STEP);
         if sum > RESULT || path.len() > DEPTH {
             return Some(usize::MAX);
@@ -149,7 +150,7 @@ pub(crate) fn united(operands: &[Value]) -> Option<usize> {
     Some(total.saturating_mul(all.len()))
 }
 
-/// Each of the one is compared with each of the other.
+/// Builtins that compare each element of one operand with each of the other.
 pub(crate) fn compared(operands: &[Value]) -> Option<usize> {
     Some(length(operands.first()?).saturating_mul(length(operands.get(1)?)))
 }
@@ -158,6 +159,6 @@ pub(crate) fn compared(operands: &[Value]) -> Option<usize> {
 pub(crate) fn found_with_groups(operands: &[Value]) -> Option<usize> {
     let groups = text(operands.first())?.matches('(').count() + 1;
     let matches = text(operands.get(1))?.len() + 1;
-    // Of one without groups no more comes than of other builtins.
+    // Without groups the matches are together no longer than the text.
     (groups > 1).then(|| groups.saturating_mul(matches).saturating_mul(STEP))
 }

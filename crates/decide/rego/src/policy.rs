@@ -24,6 +24,7 @@ impl Policy {
     /// # Errors
     /// The mistakes in each file.
     pub fn new(files: &[(String, String)], rule: &str) -> Result<Self, Vec<Wrong>> {
+        // A reload sees changes to the time zones of this machine.
         zones::forget();
         let mut engine = Engine::new();
         engine.set_gather_prints(true);
@@ -37,6 +38,7 @@ impl Policy {
         let mut wrong = Vec::new();
         let mut is_brief = true;
         let mut read_rules = Vec::new();
+        // Decided over all files before the first is read: a test in one replaces the time for rules in another.
         let has_clock_rule = files
             .iter()
             .any(|(_, text)| clock_rule::is_replaced_in(text));
@@ -82,7 +84,7 @@ impl Policy {
         &self.rule
     }
 
-    /// The builtins that it calls and that are not there. Where a test replaces one, it can be asked all the same.
+    /// Calls of unknown builtins. A policy with such calls can still be asked if a test replaces them.
     pub fn missing(&self) -> &[Wrong] {
         &self.missing
     }
@@ -120,8 +122,7 @@ fn number(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// A file of rules. If it is not Rego 1, it may be of the language before it, in which rules needed
-/// no `if`; returns whether it is.
+/// Adds a file of rules, as Rego 1 or else as Rego 0, in which rules need no `if`; returns whether the file is of Rego 0.
 fn rules(engine: &mut Engine, name: &str, text: &str) -> Result<bool, Wrong> {
     let mut add = |is_old| {
         engine.set_rego_v0(is_old);
@@ -134,7 +135,7 @@ fn rules(engine: &mut Engine, name: &str, text: &str) -> Result<bool, Wrong> {
     };
     match add(true) {
         Ok(_) => Ok(true),
-        // The language that the file is of gets further; where neither does, the new one asks for `if`.
+        // Report the mistake of the version in which parsing got further, which is probably the one that the author meant.
         Err(old) if old.place >= new.place => Err(old),
         Err(_) => Err(new),
     }

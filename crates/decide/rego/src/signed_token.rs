@@ -47,10 +47,11 @@ impl<'a> SignedToken<'a> {
         algorithm.verifies(key, self.message.as_bytes(), &self.signature)
     }
 
-    /// Whether one of these keys signed it: those with its `kid` where there are any, else each.
+    /// Whether one of these keys signed the token: only keys with its `kid` are tried, if there are any.
     fn is_signed_by_one(&self, keys: &[TokenKey], algorithm: Algorithm) -> bool {
         let kid = self.header.get("kid").and_then(Json::as_str);
         let named = |key: &&TokenKey| kid.is_some() && key.kid.as_deref() == kid;
+        // A token without `kid`, or with an unknown one, may still be signed by any of the keys, as in OPA.
         let any = keys.iter().any(|key| named(&key));
         let mut candidates = keys.iter().filter(|key| !any || named(key));
         candidates.any(|key| self.is_signed_by(key, algorithm))
@@ -69,7 +70,7 @@ struct Constraints {
 }
 
 impl Constraints {
-    /// Exactly one of `cert` and `secret` is there, and no other keys than are known.
+    /// Parses an object with exactly one of `cert` and `secret`, and without unknown keys.
     fn parse(value: &Value) -> Option<Self> {
         let Ok(Some(Json::Object(given))) = to_json(value) else {
             return None;
@@ -104,13 +105,13 @@ impl Constraints {
         })
     }
 
-    /// Whether a token holds. `None` if it says something that no one can understand.
+    /// Whether a token meets the constraints; `None` if a claim is malformed.
     fn hold(&self, token: &SignedToken<'_>) -> Option<bool> {
         let Some(alg) = token.header.get("alg").and_then(Json::as_str) else {
             return Some(false);
         };
         let is_asked_for = self.alg.as_deref().is_none_or(|wanted| wanted == alg);
-        // RFC 7515, 4.1.11: a header parameter that must be understood is not.
+        // RFC 7515, 4.1.11: a token with critical extensions that we do not understand is invalid, and we know no extension.
         if !is_asked_for || token.header.contains_key("crit") {
             return Some(false);
         }
@@ -125,6 +126,7 @@ impl Constraints {
             None => Some(None),
             Some(value) => value.as_f64().map(Some),
         };
+        // RFC 7519, 4.1.4 and 4.1.5: invalid from `exp` on, valid from `nbf` on.
         let is_over = seconds("exp")?.is_some_and(|until| self.time >= until);
         let is_early = seconds("nbf")?.is_some_and(|from| self.time < from);
         Some(!is_over && !is_early && self.is_from(token) && self.is_for(token))
@@ -135,7 +137,7 @@ impl Constraints {
         wanted.is_none_or(|wanted| token.payload.get("iss").and_then(Json::as_str) == Some(wanted))
     }
 
-    /// A token for someone is for no one else, also where no one is named.
+    /// A token with an audience is valid for that audience only, and never where the constraints name none.
     fn is_for(&self, token: &SignedToken<'_>) -> bool {
         match (token.payload.get("aud"), self.aud.as_deref()) {
             (None, wanted) => wanted.is_none(),

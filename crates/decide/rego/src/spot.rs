@@ -32,7 +32,7 @@ const TIME: Duration = Duration::from_millis(100);
 #[doc(alias = "bound")]
 const INPUT: usize = 16 * 1024;
 
-/// Evaluations that may need more before the policy is not tried here any more.
+/// Evaluations that exceed these bounds before the policy is no longer tried here.
 #[doc(alias = "bound")]
 const OVERRUNS: u32 = 16;
 
@@ -41,7 +41,7 @@ pub(crate) struct Spot {
     policy: Mutex<Policy>,
     rule: String,
     budget: Budget,
-    /// Engines that no one uses: as many as threads have asked at a time.
+    /// Idle engines: at most one for each thread that has asked at the same time.
     engines: Mutex<Vec<Engine>>,
     overruns: AtomicU32,
 }
@@ -72,8 +72,9 @@ impl Spot {
         fits(input, &mut room)
     }
 
-    /// Asks; `None` if that takes more than it may here.
+    /// Asks; `None` if the evaluation exceeds the bounds here.
     pub(crate) fn ask(&self, input: &Value) -> Option<Answer> {
+        // Taken out for the evaluation: no lock is held while a policy runs.
         let idle = self.engines.lock().pop();
         let mut engine = idle.unwrap_or_else(|| self.policy.lock().engine());
 
@@ -84,7 +85,7 @@ impl Spot {
         }
 
         match evaluated.answer {
-            // On a busy machine, that says nothing of the policy.
+            // The machine is busy: not counted as an overrun of the policy.
             Err(Failure::Excess(Excess::Time)) => None,
             Err(Failure::Excess(_)) => {
                 self.overruns.fetch_add(1, Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl Spot {
     }
 }
 
-/// Whether an input has no more than this.
+/// Whether an input fits in `room`, which it uses up.
 fn fits(input: &Json, room: &mut usize) -> bool {
     let own = match input {
         Json::String(text) => text.len() + 1,

@@ -96,7 +96,7 @@ impl Algorithm {
         matches!(self.check, Check::Hmac(_))
     }
 
-    /// Whether this key made the signature. A key of another kind did not.
+    /// Whether this key made the signature; `false` for a key that does not fit the algorithm.
     pub(crate) fn verifies(self, key: &TokenKey, message: &[u8], signature: &[u8]) -> bool {
         let verified = match (self.check, &key.material) {
             (Check::Hmac(algorithm), KeyMaterial::Secret(secret)) => {
@@ -111,14 +111,15 @@ impl Algorithm {
             (Check::Other(algorithm), KeyMaterial::Public(key)) => {
                 UnparsedPublicKey::new(algorithm, key).verify(message, signature)
             }
+            // A public key used as the secret of an HMAC would let anybody forge tokens.
             _ => return false,
         };
         verified.is_ok()
     }
 }
 
-/// The keys of a text: a certificate or a public key in PEM, a JWK, or a set of them. Keys of a set that are not understood are passed over
-/// (RFC 7517, section 5).
+/// The keys of a text: a certificate or a public key in PEM, a JWK, or a JWK set. Unknown keys of a set are skipped (RFC 7517,
+/// section 5).
 pub(crate) fn keys(text: &str) -> Option<Vec<TokenKey>> {
     let text = text.trim();
     if text.starts_with("-----BEGIN ") {
@@ -128,12 +129,13 @@ pub(crate) fn keys(text: &str) -> Option<Vec<TokenKey>> {
     let Some(set) = json.get("keys") else {
         return jwk(&json).map(|key| vec![key]);
     };
+    // A signature is tried with every key, so a set of any size would cost any time.
     let set = set.as_array().filter(|set| set.len() <= KEYS)?;
     let keys: Vec<TokenKey> = set.iter().filter_map(jwk).collect();
     (!keys.is_empty()).then_some(keys)
 }
 
-/// One block of PEM, and nothing behind it.
+/// The key of a text that is exactly one block of PEM.
 fn pem(text: &str) -> Option<TokenKey> {
     let (_, end) = text.split_once("-----END ")?;
     let (_, behind) = end.split_once("-----")?;

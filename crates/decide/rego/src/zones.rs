@@ -15,12 +15,12 @@ const ZONES: usize = 64;
 /// Zones that were read from the system's database, by name.
 static KNOWN: LazyLock<RwLock<HashMap<String, TimeZone>>> = LazyLock::new(RwLock::default);
 
-/// Has zones be read again: a reloaded policy sees changes of this machine.
+/// Forgets the zones read so far, so that a reloaded policy sees changes on this machine.
 pub(crate) fn forget() {
     KNOWN.write().clear();
 }
 
-/// The zone of this name. One that was read is at hand; another is in a file, for which no worker waits.
+/// The zone of this name; `None` if there is none, or on a worker if it has not been read yet.
 pub(crate) fn zone(name: &str) -> Option<TimeZone> {
     if matches!(name, "" | "UTC") {
         return Some(TimeZone::UTC);
@@ -28,6 +28,7 @@ pub(crate) fn zone(name: &str) -> Option<TimeZone> {
     if let Some(known) = KNOWN.read().get(name) {
         return Some(known.clone());
     }
+    // On a worker: reading a file would hold up all its exchanges.
     if budget::is_hurried() {
         budget::give_up();
         return None;
@@ -39,6 +40,7 @@ pub(crate) fn zone(name: &str) -> Option<TimeZone> {
         name => TimeZone::get(name).ok()?,
     };
     let mut known = KNOWN.write();
+    // Names may come from a client: beyond the bound, zones are read again each time.
     if known.len() < ZONES {
         known.insert(name.to_owned(), read.clone());
     }

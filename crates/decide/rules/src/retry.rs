@@ -49,7 +49,7 @@ const ON: [RetryOn; 4] = [
 pub struct Policy {
     /// Attempts in all.
     pub attempts: u32,
-    /// How long it is tried again, regardless of the number of attempts.
+    /// Time during which attempts continue, regardless of their number.
     pub keep_for: Option<Duration>,
     /// Conditions for a retry, beside requests that certainly had no effect.
     pub on: Vec<RetryOn>,
@@ -75,7 +75,7 @@ impl Policy {
             .then(|| Self::overlaid(levels))
     }
 
-    /// The first that is given, key by key.
+    /// The values of the first level that has them, key by key.
     fn overlaid(levels: [Option<&Retry>; 2]) -> Self {
         fn first<T>(levels: [Option<&Retry>; 2], key: impl Fn(&Retry) -> Option<T>) -> Option<T> {
             levels.into_iter().flatten().find_map(key)
@@ -115,7 +115,7 @@ impl Policy {
         }
     }
 
-    /// Whether the rest of a response that breaks off is asked for.
+    /// Whether a response that breaks off is continued by a request for its rest.
     pub fn asks_for_rest(&self) -> bool {
         self.names(&[RetryOn::Interrupted])
     }
@@ -184,7 +184,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it is an answer that no policy could want to be tried again.
+    /// Whether this is a response that no policy can retry.
     pub fn is_answer(self) -> bool {
         matches!(self, Self::Response { status, .. } if status < 500 && status != 429)
     }
@@ -207,7 +207,7 @@ impl Outcome {
                 status: 502..=504, ..
             } => policy.names(&[GatewayError, ServerError]),
             Self::Response { status: 500.., .. } => policy.names(&[ServerError]),
-            // Without the time there is nothing to go by.
+            // Without `Retry-After` there is no telling when the limit ends, and guesses are more load.
             Self::Response {
                 status: 429,
                 retry_after: Some(_),
@@ -216,7 +216,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it costs the next hop nothing, so that it need not be waited for or paid.
+    /// Whether the attempt cost the next hop nothing, so that its retry needs no pause and no budget.
     pub fn is_free(self) -> bool {
         self == Self::Stale
     }
@@ -227,13 +227,13 @@ impl Outcome {
 pub struct Made {
     /// Attempts so far, at least 1.
     pub attempts: u32,
-    /// How long it has taken, if it is kept for a time.
+    /// Time since the exchange began, if its policy keeps it for a time.
     pub elapsed: Option<Duration>,
     /// Whether its method is idempotent, or it opens a tunnel that nothing was sent in.
     pub idempotent: bool,
-    /// Whether all that was sent can be sent again.
+    /// Whether the content that was sent can be sent again.
     pub replayable: bool,
-    /// Whether there is an endpoint that was not tried.
+    /// Whether an endpoint has not been tried yet.
     pub others: bool,
 }
 
@@ -280,7 +280,7 @@ pub fn decide(
     if !outcome.is_retried(policy) {
         return Err(Stop::NotNamed);
     }
-    // The endpoint is asked once, however long the exchange is kept for.
+    // The same endpoint would fail the same handshake again, however long the exchange is kept for.
     if outcome == Outcome::Untrusted && !made.others {
         return Err(Stop::NotNamed);
     }
@@ -295,6 +295,7 @@ pub fn decide(
         _ => policy.attempts,
     };
 
+    // Both have to be used up: `keep_for` goes on when the attempts are over.
     let is_kept = policy
         .keep_for
         .zip(made.elapsed)
@@ -312,8 +313,9 @@ pub fn decide(
     }
     let pause = policy.pause(made.attempts, random);
     match outcome {
+        // The peer closed an idle connection: it is not overloaded, so there is no need for a pause.
         Outcome::Stale => Ok(Duration::ZERO),
-        // RFC 9110, 10.2.3: it says so of 503, RFC 6585, 4 of 429.
+        // `Retry-After` counts for 503 (RFC 9110, 10.2.3) and 429 (RFC 6585, 4).
         Outcome::Response {
             status: 503 | 429,
             retry_after: Some(after),

@@ -73,8 +73,8 @@ pub enum Speaker {
 }
 
 impl Turn {
-    /// After someone has spoken. A client that goes on does so at once: the initiator of WireGuard or DTLS confirms, that of SIP shows its
-    /// credentials. A client that asks later asks anew, as a resolver does that is given the same port again.
+    /// The turn after a datagram. A client that continues a conversation sends at once: WireGuard and DTLS confirm their handshake, SIP
+    /// sends its credentials. A later datagram is a new question, as of a resolver that was given the same port again.
     #[must_use]
     pub fn spoken(self, speaker: Speaker) -> Self {
         match (self, speaker) {
@@ -93,6 +93,7 @@ impl Traffic {
     #[must_use]
     pub fn class(self) -> Class {
         let streams = self.asked > STREAM || self.answered > STREAM;
+        // Checked first: traffic in one direction never reaches a later turn.
         match self.turn {
             _ if streams => Class::Conversation,
             Turn::Asked => Class::Unanswered,
@@ -101,8 +102,8 @@ impl Traffic {
         }
     }
 
-    /// Its class when room is needed: a client that was answered and has asked once more waits like
-    /// the others, and is not evicted with the finished ones.
+    /// The class of the session for eviction. A client that was answered and asks again counts as unanswered, so that it is not evicted
+    /// with the finished sessions.
     #[must_use]
     pub fn worth(self) -> Class {
         if self.asks_anew() {
@@ -112,20 +113,20 @@ impl Traffic {
         }
     }
 
-    /// Whether it is no conversation, was answered, and awaits another answer.
+    /// Whether an answered session that is no conversation awaits another answer.
     #[must_use]
     pub fn asks_anew(self) -> bool {
         self.class() == Class::Answered && self.waits()
     }
 
-    /// Whether another answer is awaited. A proxy in between does not count datagrams in capsules, but sees who speaks.
+    /// Whether the client awaits another answer. A proxy in between does not count the datagrams in capsules, but knows which side sent.
     fn waits(self) -> bool {
         self.turn == Turn::AskedAnew || self.asked > self.answered
     }
 }
 
 impl Silence {
-    /// The same for all.
+    /// One time-out for all classes.
     #[must_use]
     pub fn of_any(silence: Duration) -> Self {
         Self {
@@ -163,9 +164,9 @@ impl Silence {
 pub struct Candidate {
     /// The class.
     pub class: Class,
-    /// Whether it is for the same target as the one that needs room.
+    /// Whether the session has the same target as the one that needs room.
     pub own: bool,
-    /// Whether nothing was said for long.
+    /// Whether the session has been silent for long.
     pub quiet: bool,
 }
 
@@ -173,6 +174,7 @@ impl Candidate {
     /// Its place in the order of eviction when most sessions are of the class `fills`: the lowest
     /// first. `None` for sessions that stay.
     fn rank(self, fills: Class) -> Option<u8> {
+        // Lowest first: own sessions of the most frequent class, other own ones, those of other targets, then quiet conversations.
         let elsewhere = if self.own { 0 } else { 2 };
         match self.class {
             Class::Conversation => self.quiet.then_some(4 + elsewhere),
@@ -181,10 +183,10 @@ impl Candidate {
     }
 }
 
-/// Which of these sessions, the oldest first, make room for another: `most` of them at most.
+/// Selects the sessions that make room for another, `most` at most, from candidates in order of age.
 /// Sessions for the same target go before others, so that a flood towards one target displaces
-/// itself. If few of many questions wait for their answer, answered ones go first; if most wait,
-/// the waiting ones do: they wait in vain. A conversation goes only when it is quiet.
+/// itself. While most questions are answered, answered sessions go first. If most are
+/// not, the unanswered ones do, as no one answers them. A conversation goes only when it is quiet.
 #[must_use]
 pub fn evicted(candidates: &[Candidate], most: usize) -> Vec<usize> {
     let count = |class| candidates.iter().filter(|one| one.class == class).count();
@@ -201,6 +203,7 @@ pub fn evicted(candidates: &[Candidate], most: usize) -> Vec<usize> {
         .collect();
     let most = most.min(ranked.len());
 
+    // The order among the evicted does not matter, so a selection in linear time replaces a sort.
     if let Some(last) = most.checked_sub(1) {
         ranked.select_nth_unstable(last);
     }

@@ -1,4 +1,4 @@
-//! Routes, and rules of the policy, that can never match, because an earlier one takes everything that they would.
+//! Routes, and rules of the policy, that can never match, because an earlier one takes all their exchanges.
 //!
 //! Only certain cases are reported: a later route is shadowed if each condition of one earlier
 //! route follows from its own conditions. Two earlier routes that together match everything, or two
@@ -27,6 +27,7 @@ pub fn shadows(routes: &[Route]) -> Vec<Shadow> {
     let index = Index::new(routes.iter().map(|route| &route.matches));
     let blame = |dead: usize| {
         let later = &routes[dead].matches;
+        // The index keeps this from comparing every pair of thousands of routes.
         let mut earlier = index.wider(later).take_while(|route| *route < dead);
         let by = earlier.find(|route| implies(later, &routes[*route].matches))?;
         Some(Shadow { dead, by })
@@ -35,11 +36,13 @@ pub fn shadows(routes: &[Route]) -> Vec<Shadow> {
     (0..routes.len()).filter_map(blame).collect()
 }
 
-/// The rules of a policy that can never match, each with the first rule to blame: one that decides, whenever the other would hold.
+/// The rules of a policy that can never match, each with the first rule to blame: one that decides on all exchanges of the other, at
+/// all its hours.
 pub fn shadowed_rules(rules: &[PolicyRule]) -> Vec<Shadow> {
     let index = Index::new(rules.iter().map(|rule| &rule.matches));
     let blame = |dead: usize| {
         let later = &rules[dead];
+        // A rule that only sets fields goes on to the next, and one with hours does not hold all day.
         let decides = |earlier: &PolicyRule| {
             earlier.decides()
                 && (earlier.hours.is_none() || earlier.hours == later.hours)
@@ -108,6 +111,7 @@ fn target_follows(later: &Match, earlier: &Match) -> bool {
     let Some(wanted) = earlier.target.as_deref() else {
         return true;
     };
+    // `port: 443` beside a target says the same as the port in the target.
     let only = later.port.as_deref().and_then(single_port);
     match later.target.as_deref() {
         None => wanted
@@ -178,6 +182,7 @@ fn path_implies(one: &PathMatch, two: &PathMatch) -> bool {
             normalise_written(one).starts_with(&normalise_written(two))
         }
         (PathMatch::Exact(one), PathMatch::Regex(two)) => two.is_match(&normalise_written(one)),
+        // Inclusion of regular expressions is not decided here, only equality.
         (PathMatch::Regex(one), PathMatch::Regex(two)) => one.as_str() == two.as_str(),
         _ => false,
     }

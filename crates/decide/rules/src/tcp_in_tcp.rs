@@ -18,7 +18,7 @@ const SENDING_AGAIN: [(u16, &str); 4] = [
     (51_820, "WireGuard"),
 ];
 
-/// Traffic of a listener that had better not be sent over TCP.
+/// Traffic of a listener that should not be sent over TCP.
 struct Sender<'a> {
     listener: &'a str,
     kind: ExchangeKind,
@@ -27,8 +27,8 @@ struct Sender<'a> {
     remedy: &'static str,
 }
 
-/// The upstreams to which a listener leads over TCP what sends again what is lost, each once. What a node forwards for others is not
-/// looked at: whether packets go whole there, their ends have agreed.
+/// The upstreams over TCP that get traffic with retransmissions of its own from a listener, each once. Traffic forwarded for others is
+/// not checked: the ends of those tunnels agreed on super-packets, which this document does not show.
 pub(crate) fn tcp_in_tcp(document: &Document) -> Vec<Problem> {
     let mut found = BTreeMap::new();
     let listeners = document.listeners.iter();
@@ -53,7 +53,7 @@ fn sender<'a>(name: &'a str, listener: &'a Listener) -> Option<Sender<'a>> {
     }
 }
 
-/// Packets, which go one by one.
+/// Packets of a device, unless super-packets carry whole segments.
 fn of_packets<'a>(listener: &'a str, tun: &Tun) -> Option<Sender<'a>> {
     if tun.super_packets() || !tun.keeps_tunnels() {
         return None;
@@ -73,7 +73,7 @@ fn of_packets<'a>(listener: &'a str, tun: &Tun) -> Option<Sender<'a>> {
     })
 }
 
-/// Datagrams of a protocol that is known by its port.
+/// Datagrams whose port belongs to a known protocol.
 fn of_datagrams<'a>(listener: &'a str, target: &'a HostPort) -> Option<Sender<'a>> {
     let known = SENDING_AGAIN.iter().find(|(port, _)| *port == target.port);
     let (port, protocol) = known?;
@@ -88,7 +88,7 @@ fn of_datagrams<'a>(listener: &'a str, target: &'a HostPort) -> Option<Sender<'a
     })
 }
 
-/// The upstreams that a listener's traffic may be led to first.
+/// The first hops that a listener's traffic may take.
 fn next_hops<'a>(document: &'a Document, sender: &Sender<'_>) -> Vec<&'a str> {
     let mut hops = Vec::new();
     for route in document
@@ -117,7 +117,7 @@ fn may_take(matches: &Match, sender: &Sender<'_>) -> bool {
         })
 }
 
-/// Whether a route that may take an exchange does take it: it asks for nothing else.
+/// Whether a route takes all exchanges of its kinds and listeners: it has no other condition.
 fn takes_all(matches: &Match) -> bool {
     let others = Match {
         kind: matches.kind.clone(),
@@ -131,11 +131,12 @@ fn is_tcp(document: &Document, name: &str) -> bool {
     let upstream = document.upstreams.get(name);
     upstream.is_some_and(|upstream| {
         let versions = upstream.http.as_deref().unwrap_or_default();
+        // The first version is the preferred one; the others are fallbacks.
         versions.first() != Some(&HttpVersion::H3)
     })
 }
 
-/// The upstreams to which a route leads first.
+/// The first hops of a route.
 fn first_hops(route: &Route) -> Vec<&str> {
     match &route.to {
         Some(Hops::One(name)) => vec![name.as_str()],

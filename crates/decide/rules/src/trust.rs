@@ -41,7 +41,7 @@ pub struct Mandate<'a> {
 }
 
 impl<'a> Mandate<'a> {
-    /// To speak for users that the configuration names.
+    /// A mandate for the users that the configuration names.
     pub fn of(named: &'a [UserPattern]) -> Self {
         Self {
             named,
@@ -49,7 +49,7 @@ impl<'a> Mandate<'a> {
         }
     }
 
-    /// Whether it is one to speak for this user.
+    /// Whether the mandate covers this user.
     pub fn covers(&self, user: &str) -> bool {
         self.certified == Some(user) || self.named.iter().any(|pattern| pattern.matches(user))
     }
@@ -104,6 +104,7 @@ impl Claim {
         };
 
         let user = without_spaces(&first);
+        // A peer could otherwise have this node check one line, and the next hop use another.
         if let Some(second) = lines.next() {
             let others = lines
                 .map(|line| format!(", {}", without_spaces(&line)))
@@ -144,8 +145,8 @@ fn without_spaces(value: &str) -> &str {
 ///
 /// # Errors
 /// With status 403 if a peer claims a user for whom it does not speak, claims several, or
-/// contradicts the authenticated user; if a client does so and `forged` asks for a refusal. The
-/// fields are unchanged then.
+/// contradicts the authenticated user, or if a client does so and `forged` is `refuse`. The
+/// fields are unchanged in that case.
 pub fn believe(
     source: &Source<'_>,
     authenticated: Option<&str>,
@@ -174,7 +175,7 @@ pub(crate) struct Believing<'a> {
 }
 
 impl Believing<'_> {
-    /// As [`believe`]; `removed` hears of each field that is not believed.
+    /// As [`believe`]; calls `removed` with the name of each removed field.
     pub(crate) fn believe(
         &self,
         source: &Source<'_>,
@@ -218,9 +219,11 @@ impl Believing<'_> {
             None => None,
         };
 
+        // A peer's overlay fields were checked where the exchange entered the overlay.
         if matches!(source, Source::Client) {
             overlay.strip_telling(fields, accepts, removed);
         }
+        // Also for peers: the field is written anew, so that it says one name, after aliases.
         fields.remove(USER);
         if let Some(value) = value {
             fields.insert(USER, value);
@@ -241,6 +244,7 @@ fn client_user(
     let truth = authenticated.map(str::to_owned);
     let (reason, claimed) = match (claim, authenticated) {
         (Claim::Nothing, _) => return Ok(truth),
+        // A client that repeats its authenticated name is not a forger.
         (Claim::User(user), Some(authenticated)) if user == authenticated => return Ok(truth),
         // Only where nothing was proved: a field never outweighs credentials.
         (Claim::User(user), None) if accepted() => return Ok(Some(user)),
@@ -283,6 +287,7 @@ fn peer_user(
         ));
     }
 
+    // A peer that speaks for many users may forward a token of one of them: both have to agree.
     match authenticated {
         Some(authenticated) if authenticated != user => {
             let reason = format!(

@@ -32,6 +32,7 @@ impl<'s> Walk<'s> {
             }
         }
 
+        // After the unknown keys: a mistyped key is not reported as missing, too.
         self.missing(schema, entries, &meant, at);
         if let Some(problem) = miscounted(schema, entries.len(), at) {
             return self.wrong(problem);

@@ -35,7 +35,7 @@ pub(crate) fn read(schema: &Json, root: &Node) -> (Json, Vec<Problem>) {
     (json, walk.problems)
 }
 
-/// A value that is looked at.
+/// A value, with its path and place.
 #[derive(Clone, Copy)]
 struct At<'n> {
     node: &'n Node,
@@ -86,7 +86,7 @@ impl<'s> Walk<'s> {
         let problems = self.problems.len();
         let json = self.of_kind(&branches, &fitting, at);
 
-        // A word that is not listed may be the beginning of a map.
+        // An unknown word where a word or a map is wanted: probably the key of the map, so show its form.
         if let Value::Text(text) = &at.node.value
             && fitting.iter().all(|branch| scalar::is_choice(branch))
             && let Some(form) = self.map_form(&branches, text)
@@ -134,12 +134,13 @@ impl<'s> Walk<'s> {
             .unwrap_or(schema)
     }
 
-    /// Several alternatives take a value of this kind: words are one choice; of others, the one with the fewest
-    /// problems is meant.
+    /// Reads a value that several alternatives accept. Words are one choice; of other alternatives, the one with the fewest problems
+    /// was probably meant.
     fn best(&mut self, several: &[&'s Json], at: At<'_>) -> Json {
         if several.iter().all(|branch| scalar::is_choice(branch)) {
             return self.choice(several, at);
         }
+        // Set aside, so that each alternative starts with an empty list.
         let kept = std::mem::take(&mut self.problems);
         let mut best: Option<(Vec<Problem>, Json)> = None;
 

@@ -32,19 +32,11 @@ pub(super) fn convert(
         "upstream_socket_config",
         "access_log",
     ]);
-    let name = proxy.text("cluster").or_else(|| of_matcher(proxy));
-    let cluster = name.and_then(|name| clusters.get_mut(name));
-    let Some((cluster, first)) = cluster.and_then(|cluster| {
-        let ClusterKind::Endpoints { first, .. } = cluster.kind.clone() else {
-            return None;
-        };
-        Some((cluster, first))
-    }) else {
+    let Some(destination) = DatagramCluster::of(proxy, clusters) else {
         let reason = "its cluster is not in the file, or was not carried over";
         draft.left_out(proxy.line, scope.subject.clone(), reason);
         return false;
     };
-    let upstream = cluster.used();
 
     let mut json = json!({ "udp": address.text() });
     if address.is_public() {
@@ -52,23 +44,46 @@ pub(super) fn convert(
     }
     let mut route = json!({ "match": { "listener": scope.name } });
     if let Some(tunneling) = proxy.field("tunneling_config") {
+        // The target is the tunnel's, the cluster is the proxy that the tunnel goes to.
         let Some(target) = target(tunneling, scope, draft) else {
             return false;
         };
         json["target"] = json!(target);
         tcp::tunnel(tunneling, &mut route, draft);
         held(tunneling, &mut json);
-        route["to"] = json!(upstream);
+        route["to"] = json!(destination.upstream);
     } else {
-        json["target"] = json!(first.text());
-        route["terminate"] = json!(upstream);
+        // The route sends to the endpoints of its upstream, but a listener has to have a target.
+        json["target"] = json!(destination.first.text());
+        route["terminate"] = json!(destination.upstream);
     }
+
     if let Some(time) = proxy.milliseconds("idle_timeout").filter(|time| *time > 0) {
         route["timeouts"] = json!({ "udp": duration(time) });
     }
     draft.listeners.insert(scope.name.clone(), json);
     draft.route(Rank::Fixed, proxy.line, route);
     true
+}
+
+/// The upstream that datagrams go to, and the first of its endpoints.
+struct DatagramCluster {
+    upstream: String,
+    first: Address,
+}
+
+impl DatagramCluster {
+    /// The destination of a proxy; `None` if its cluster has no endpoints here.
+    fn of(proxy: &Node, clusters: &mut Clusters) -> Option<Self> {
+        let name = proxy.text("cluster").or_else(|| of_matcher(proxy))?;
+        let cluster = clusters.get_mut(name)?;
+        let ClusterKind::Endpoints { first, .. } = cluster.kind.clone() else {
+            return None;
+        };
+
+        let upstream = cluster.used();
+        Some(Self { upstream, first })
+    }
 }
 
 /// The cluster of a matcher without conditions.
@@ -81,10 +96,12 @@ fn of_matcher(proxy: &Node) -> Option<&str> {
     route.text("cluster")
 }
 
+/// The target of a tunnel, which has to be the same for all sessions.
 fn target(tunneling: &Node, scope: &Scope, draft: &mut Draft) -> Option<String> {
     tunneling.skip(&["proxy_host", "proxy_port", "default_target_port"]);
     let host = tunneling.text("target_host").unwrap_or_default();
     let port = tunneling.number("default_target_port").unwrap_or(0);
+    // `%` begins a substitution from the content of a session, which is not read here.
     if !host.is_empty() && !host.contains('%') && (1..=65535).contains(&port) {
         let is_bare_ipv6 = host.contains(':') && !host.starts_with('[');
         let host = match is_bare_ipv6 {
@@ -93,14 +110,12 @@ fn target(tunneling: &Node, scope: &Scope, draft: &mut Draft) -> Option<String> 
         };
         return Some(format!("{host}:{port}"));
     }
-    let reason = format!(
-        "`{host}` with port {port} is not a target, and the content of sessions is not read"
-    );
+    let reason = format!("`{host}` with port {port} is not a fixed target");
     draft.left_out(tunneling.line, scope.subject.clone(), reason);
     None
 }
 
-/// Datagrams that are kept while a tunnel opens.
+/// Sets the bytes of datagrams that a listener holds while a tunnel opens.
 fn held(tunneling: &Node, listener: &mut Json) {
     let Some(buffer) = tunneling.field("buffer_options") else {
         return;

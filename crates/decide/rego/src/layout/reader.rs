@@ -7,13 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use super::parts::Padding;
 use super::{Case, DAYS, Fraction, MONTHS, Part, Zone, split};
 
-/// Digits of a fraction that are read: nanoseconds. Smaller digits are left out.
+/// Digits of a fraction of a second: a time has nanoseconds, and further digits are cut off.
 const DIGITS: usize = 9;
 
-/// Hours that a name such as `GMT+3` may have.
+/// The largest offset in a name such as `GMT+3`, in hours; Go has the same.
 const GMT_HOURS: i32 = 23;
 
-/// The parts of a time that were read so far.
+/// The parts of a time, as far as they have been read.
 #[derive(Debug, Default)]
 struct Found {
     year: i16,
@@ -30,7 +30,7 @@ struct Found {
     zone: Option<String>,
 }
 
-/// The time that a text says by a layout; `None` where it does not.
+/// Parses a text by a layout of Go's `time.Parse`; `None` if it does not fit.
 pub(crate) fn read(layout: &str, text: &str) -> Option<Timestamp> {
     let mut found = Found::default();
     let mut layout = layout;
@@ -44,18 +44,19 @@ pub(crate) fn read(layout: &str, text: &str) -> Option<Timestamp> {
 
         text = found.take(part, text)?;
         layout = split.after;
+        // Go: a fraction behind the seconds is accepted even if the layout has none.
         if matches!(part, Part::Second { .. }) && !is_fraction(layout) {
             text = found.unasked_fraction(text);
         }
     }
 }
 
-/// Whether a layout goes on with a fraction.
+/// Whether a layout continues with a fraction.
 fn is_fraction(layout: &str) -> bool {
     matches!(split(layout).part, Some(Part::Fraction(_)))
 }
 
-/// Skips the text that the layout has between its parts: spaces stand for any number of them.
+/// Skips the literal text of a layout between two parts. A run of spaces stands for any number of spaces.
 fn skip<'a>(text: &'a str, before: &str) -> Option<&'a str> {
     let mut text = text;
     let mut before = before;
@@ -66,6 +67,7 @@ fn skip<'a>(text: &'a str, before: &str) -> Option<&'a str> {
             continue;
         }
 
+        // At the end of the text a missing space is forgiven, as Go does.
         if !text.is_empty() && !text.starts_with(' ') {
             return None;
         }
@@ -76,7 +78,7 @@ fn skip<'a>(text: &'a str, before: &str) -> Option<&'a str> {
 }
 
 impl Found {
-    /// Reads a part; the text behind it.
+    /// Reads a part, and returns the text behind it.
     fn take<'a>(&mut self, part: Part, text: &'a str) -> Option<&'a str> {
         match part {
             Part::LongMonth => self.named_month(text, usize::MAX),
@@ -94,32 +96,27 @@ impl Found {
                 Some(rest)
             }
             Part::DayOfYear(padding) => self.numbered_day(padding, text),
-            Part::Hour24 => below(number(text, false)?, 24, &mut self.hour),
-            Part::Hour12 { padded } => below(number(text, padded)?, 13, &mut self.hour),
-            Part::Minute { padded } => below(number(text, padded)?, 60, &mut self.minute),
-            Part::Second { padded } => below(number(text, padded)?, 60, &mut self.second),
-            Part::LongYear => self.numbered_year(digits(text, 4)?, |_| 0),
-            // Two digits are of the years from 1969 to 2068.
+            Part::Hour24 => number_below(24, text, false, &mut self.hour),
+            Part::Hour12 { padded } => number_below(13, text, padded, &mut self.hour),
+            Part::Minute { padded } => number_below(60, text, padded, &mut self.minute),
+            Part::Second { padded } => number_below(60, text, padded, &mut self.second),
+            Part::LongYear => {
+                let (year, rest) = digits(text, 4)?;
+                self.year = i16::try_from(year).ok()?;
+                Some(rest)
+            }
             Part::ShortYear => {
-                self.numbered_year(
-                    digits(text, 2)?,
-                    |year| if year >= 69 { 1900 } else { 2000 },
-                )
+                let (year, rest) = digits(text, 2)?;
+                // As in Go, two digits mean a year from 1969 to 2068.
+                let century = if year >= 69 { 1900 } else { 2000 };
+                self.year = i16::try_from(century + year).ok()?;
+                Some(rest)
             }
             Part::HalfOfDay(case) => self.half(case, text),
             Part::Abbreviation => self.named_zone(text),
             Part::Offset(zone) => self.numbered_zone(zone, text),
             Part::Fraction(fraction) => self.fraction(fraction, text),
         }
-    }
-
-    fn numbered_year<'a>(
-        &mut self,
-        (year, rest): (i32, &'a str),
-        century: impl Fn(i32) -> i32,
-    ) -> Option<&'a str> {
-        self.year = i16::try_from(century(year) + year).ok()?;
-        Some(rest)
     }
 
     fn named_month<'a>(&mut self, text: &'a str, length: usize) -> Option<&'a str> {
@@ -129,6 +126,7 @@ impl Found {
     }
 
     fn numbered_day<'a>(&mut self, padding: Padding, text: &'a str) -> Option<&'a str> {
+        // Three columns hold one digit at least, so there are two spaces at most.
         let text = (0..2).fold(text, |text, _| padded_by(padding, text));
         let length = text.bytes().take(3).take_while(u8::is_ascii_digit).count();
         let is_whole = length == 3 || (length > 0 && padding != Padding::Zero);
@@ -150,7 +148,7 @@ impl Found {
         text.strip_prefix(second)
     }
 
-    /// An abbreviation, of which only that of UTC says an offset wherever it is read.
+    /// The abbreviation of a time zone. Only UTC has the same offset everywhere.
     fn named_zone<'a>(&mut self, text: &'a str) -> Option<&'a str> {
         if let Some(rest) = text.strip_prefix("UTC") {
             self.offset = Some(0);
@@ -186,6 +184,7 @@ impl Found {
             (*part, rest) = digits(rest, 2)?;
         }
 
+        // Go's bounds, which include 24 and 60.
         let [hours, minutes, seconds] = parts;
         let is_valid = hours <= 24 && minutes <= 60 && seconds <= 60;
         self.offset = Some(sign * ((hours * 60 + minutes) * 60 + seconds));
@@ -225,6 +224,7 @@ impl Found {
         };
         let time = Time::new(hour, self.minute, self.second, self.nanosecond).ok()?;
         let written = self.date()?.to_datetime(time);
+        // Read as UTC first: an abbreviation names an offset only at a given time.
         let in_utc = Offset::UTC.to_timestamp(written).ok()?;
 
         let offset = match (self.offset, &self.zone) {
@@ -245,6 +245,7 @@ impl Found {
         let is_there = (1..=first.days_in_year()).contains(&number);
         let date = first.with().day_of_year(number).build().ok()?;
 
+        // A layout may have the day of the year beside month and day: they have to agree.
         let fits = |said: Option<i8>, is: i8| said.is_none_or(|said| said == is);
         let agrees = fits(self.month, date.month()) && fits(self.day, date.day());
         (is_there && agrees).then_some(date)
@@ -285,8 +286,9 @@ fn digits(text: &str, length: usize) -> Option<(i32, &str)> {
     Some((value, &text[length..]))
 }
 
-/// Keeps a number that is small enough; the text behind it.
-fn below<'a>((value, rest): (i8, &'a str), bound: i8, into: &mut i8) -> Option<&'a str> {
+/// Reads a number below `bound` into `into`; returns the text behind it.
+fn number_below<'a>(bound: i8, text: &'a str, padded: bool, into: &mut i8) -> Option<&'a str> {
+    let (value, rest) = number(text, padded)?;
     *into = value;
     (value < bound).then_some(rest)
 }
@@ -302,8 +304,8 @@ fn nanoseconds(shown: &str) -> Option<i32> {
     Some(value * 10_i32.pow(missing))
 }
 
-/// How long the abbreviation of a zone is that a text begins with: three letters, or four and more that end with `T`, of which a few
-/// have small ones.
+/// The length of the zone abbreviation at the start of a text: three capitals, or four or five that end with `T`; Go lists the
+/// exceptions.
 fn abbreviation(text: &str) -> Option<usize> {
     if text.starts_with("ChST") || text.starts_with("MeST") {
         return Some(4);
@@ -311,6 +313,7 @@ fn abbreviation(text: &str) -> Option<usize> {
     if let Some(rest) = text.strip_prefix("GMT") {
         return Some("GMT".len() + signed_hours(rest).unwrap_or(0));
     }
+    // One letter beyond the longest, so that six capitals are not cut down to a name of five.
     let letters = text
         .bytes()
         .take(6)
@@ -325,7 +328,7 @@ fn abbreviation(text: &str) -> Option<usize> {
     }
 }
 
-/// How long hours with a sign are.
+/// The length of a sign and hours.
 fn signed_hours(text: &str) -> Option<usize> {
     let digits = text.strip_prefix(['+', '-'])?;
     let length = digits.bytes().take_while(u8::is_ascii_digit).count();
@@ -333,8 +336,8 @@ fn signed_hours(text: &str) -> Option<usize> {
     (hours <= GMT_HOURS).then_some(1 + length)
 }
 
-/// Seconds from UTC of an abbreviation, if this machine's own zone has it at that time; otherwise
-/// zero. Go ignores the hours of `GMT+3`, too.
+/// The offset from UTC of an abbreviation in seconds, if the zone of this machine uses it at that time; zero otherwise, even for
+/// `GMT+3`: Go does the same.
 fn offset_of(name: &str, at: Timestamp) -> i32 {
     let own = crate::zones::zone("Local").unwrap_or(TimeZone::UTC);
     let info = own.to_offset_info(at);

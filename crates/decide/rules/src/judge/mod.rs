@@ -194,7 +194,7 @@ pub enum Unrouted {
     /// The policy denies it.
     #[error(transparent)]
     Denied(#[from] Denial),
-    /// No route matches, or which one does depends on who reads its path.
+    /// No route matches, or servers that read the path differently would take different routes.
     #[error(transparent)]
     Unmatched(#[from] Unmatched),
 }
@@ -239,6 +239,7 @@ impl<H> Rules<H> {
         steps: &mut impl Steps,
     ) -> Result<Option<String>, Refusal> {
         let is_client = matches!(source, Source::Client);
+        // A copy for the explanation alone: live exchanges do not pay for it.
         let before = steps.is_wanted().then(|| fields.clone());
         if is_client {
             fields.remove(FORWARDED);
@@ -267,6 +268,7 @@ impl<H> Rules<H> {
         let believed =
             believed.inspect_err(|refusal| steps::refused(steps, entrance, source, refusal))?;
 
+        // The listener's user stands for its clients. A peer without a user speaks for no one.
         let user = match (believed, entrance.user) {
             (None, Some(own)) if is_client => {
                 fields.insert(USER, of_listener(own)?);
@@ -300,7 +302,7 @@ impl<H> Rules<H> {
         Ok(())
     }
 
-    /// *Policy*: whether it may go on; `None` without a policy. The decision is for `now`, in Unix
+    /// *Policy*: whether an exchange may go on; `None` without a policy. The decision is for `now`, in Unix
     /// time.
     pub fn decide(
         &self,
@@ -342,7 +344,7 @@ impl<H> Rules<H> {
         self.table.find(facts)
     }
 
-    /// The steps about fields of an exchange that were not believed.
+    /// The steps about removed fields of an exchange.
     pub fn recount_removed(
         &self,
         entrance: &Entrance<'_>,
@@ -354,18 +356,20 @@ impl<H> Rules<H> {
         }
     }
 
-    /// The steps of an exchange that took this route, of which fields, authority and protocol are not known any more.
+    /// The steps of an exchange that took this route, and whose fields, authority and protocol are no longer known.
     pub fn recount_routes(&self, taken: usize, facts: &Facts<'_>, steps: &mut impl Steps) {
         routing::compared_partly(&self.table, taken, facts, steps);
     }
 
-    /// The steps up to `reached` of an exchange that came so far: it was found to be this user's, and has these fields. `now` is
-    /// when that was, in Unix time. Filters are not among them.
+    /// The steps up to the phase `reached`, for an exchange of this user with these fields, decided at `now` in Unix time. Filters are not
+    /// among them.
     pub fn recount(
         &self,
         arrived: &Arrived<'_>,
-        (user, fields): (Option<&str>, &Fields),
-        (reached, now): (Phase, u64),
+        user: Option<&str>,
+        fields: &Fields,
+        reached: Phase,
+        now: u64,
         steps: &mut impl Steps,
     ) {
         steps::identified(steps, &arrived.entrance, &arrived.source, user);
@@ -432,6 +436,7 @@ impl<H> Rules<H> {
 
         self.tag(entrance, &values, &mut fields, steps)?;
 
+        // After *tag*: rules match the fields that the listener has set.
         let facts = arrived.facts(user.as_deref(), &fields, &self.aliases);
         if let Some(mut decision) = self.decide(&facts, now, steps) {
             if let Some(denied) = decision.denied.take() {
@@ -454,6 +459,7 @@ impl<H> Rules<H> {
         steps: &mut impl Steps,
     ) -> Result<Judged<H>, Unrouted> {
         let Permitted { user, fields } = permitted;
+        // Facts anew: the policy and the filters may have changed the fields.
         let facts = arrived.facts(user.as_deref(), &fields, &self.aliases);
         let route = self.route(&facts, steps)?.clone();
         Ok(Judged {
@@ -466,7 +472,7 @@ impl<H> Rules<H> {
 
 /// The user of exchanges at a listener without authentication.
 pub fn listener_user(document: &Document, listener: &Listener) -> Option<String> {
-    // Traffic of an attachment belongs to someone else, even if no user is named.
+    // The users of an attachment belong to the proxy at its other end.
     if is_identified(listener) || listener.attach().is_some() {
         return None;
     }
@@ -474,7 +480,7 @@ pub fn listener_user(document: &Document, listener: &Listener) -> Option<String>
     listener.user.as_ref().or(of_node).cloned()
 }
 
-/// Whether clients of a listener are asked who they are: all are strangers until then.
+/// Whether a listener authenticates its clients.
 pub fn is_identified(listener: &Listener) -> bool {
     !matches!(listener.auth(), None | Some(Auth::Word(AuthMode::None)))
 }

@@ -20,7 +20,8 @@ impl<H> Rules<H> {
     pub fn judge_packet(
         &self,
         authenticated: Authenticated<'_>,
-        (packet, sender): (&Packet<'_>, OpenedBy),
+        packet: &Packet<'_>,
+        sender: OpenedBy,
         steps: &mut impl Steps,
     ) -> Result<String, String> {
         let mut take = |path: String, said: String| {

@@ -20,7 +20,7 @@ pub trait Steps {
     /// Records a step; not called if no steps are wanted.
     fn take(&mut self, step: Step);
 
-    /// A line of this field is not trusted, and removed; called whether steps are wanted or not.
+    /// Called for each removed field line, whether steps are wanted or not.
     fn removes(&mut self, _name: &str) {}
 }
 
@@ -54,18 +54,19 @@ impl Steps for RemovedFields {
     fn take(&mut self, _: Step) {}
 
     fn removes(&mut self, name: &str) {
+        // A client chooses the number of its fields, so the record of them needs a bound.
         if self.0.len() < REMOVED && !self.0.iter().any(|known| known == name) {
             self.0.push(name.to_owned());
         }
     }
 }
 
-/// One thing that was compared or done.
+/// A comparison or a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// When.
     pub phase: Phase,
-    /// Where it is written, as `routes[2].match`; the place itself need not have been written.
+    /// The place of the compared key, as `routes[2].match`; the document may leave the key to its default.
     pub path: String,
     /// The result, in words.
     pub said: String,
@@ -74,7 +75,7 @@ pub struct Step {
 /// A phase of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Whether it is a request that can be understood.
+    /// Whether the request is valid.
     Accept,
     /// Finding the user.
     Identify,
@@ -86,7 +87,7 @@ pub enum Phase {
     Authorize,
     /// Which route it takes.
     Route,
-    /// Where it goes on that route, and whether it gets there.
+    /// The next hop on that route, and whether it is reached.
     Forward,
 }
 

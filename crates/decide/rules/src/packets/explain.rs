@@ -37,7 +37,7 @@ pub struct UnmetKey {
 }
 
 impl PacketRules {
-    /// Decides about a packet of a tunnel of this user, as [`super::PacketPolicy::decide`] does, and tells of each rule.
+    /// Decides about a packet in a tunnel of this user, as [`super::PacketPolicy::decide`] does, and explains each rule.
     pub fn explain(
         &self,
         whom: &Whom<'_>,
@@ -74,6 +74,7 @@ impl PacketRules {
             }
         }
 
+        // The own rule was told above; another decisive rule let the packet pass as an answer.
         let answers = decisive.filter(|place| Some(*place) != own);
         JudgedPacket {
             is_allowed: decision.is_allowed,
@@ -98,7 +99,7 @@ impl UnmetKey {
 }
 
 impl Asked {
-    /// The flow that a packet is of, if its sender opened it.
+    /// The flow of a packet, if its sender opened it.
     #[inline]
     pub(super) fn by_sender(packet: &Packet<'_>, sender: OpenedBy) -> Self {
         let knows_ports = packet.fragment() != Fragment::Later;

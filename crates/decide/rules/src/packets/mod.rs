@@ -77,7 +77,7 @@ pub struct PacketDecision {
     pub rule: Option<u32>,
 }
 
-/// For an error without a readable quotation.
+/// The decision about an ICMP error without a readable quotation.
 const DENIED: PacketDecision = PacketDecision {
     is_allowed: false,
     rule: None,
@@ -132,7 +132,7 @@ impl PacketPolicy {
         self.decide_flow(&asked, || packet.flow().source_port, || packet.opens_tcp())
     }
 
-    /// Decides about a packet of one side, which may be an answer unless it `opens` a connection.
+    /// Decides about a packet, which may be an answer unless it `opens` a connection.
     #[inline]
     fn decide_flow(
         &self,
@@ -142,6 +142,7 @@ impl PacketPolicy {
     ) -> PacketDecision {
         let own = self.find(asked);
         let decided = self.decision(own);
+        // A SYN is never an answer: a rule for the client's flows must not open the way for connections of the target.
         if decided.is_allowed || opens() {
             return decided;
         }
@@ -168,13 +169,14 @@ impl PacketPolicy {
             first = self.sooner(candidates, asked, first);
         }
 
+        // NAT64 and 6to4 would otherwise lead around the rules on IPv4.
         match asked.target.is_ipv4() {
             true => first,
             false => self.about_held(asked, first),
         }
     }
 
-    /// As [`Self::sooner`], of all rules about the IPv4 addresses that the target holds.
+    /// As [`Self::sooner`], for the rules about IPv4 addresses embedded in the target.
     #[cold]
     fn about_held(&self, asked: &Asked, mut first: Option<u32>) -> Option<u32> {
         for held in embedded(asked.target).into_iter().flatten() {
@@ -185,7 +187,7 @@ impl PacketPolicy {
         first
     }
 
-    /// The first of these rules that matches and stands before `first`; else that.
+    /// The first of these rules that matches and stands before `first`, or else `first`.
     #[inline]
     fn sooner(&self, candidates: &[u32], asked: &Asked, first: Option<u32>) -> Option<u32> {
         let sooner = candidates

@@ -73,6 +73,7 @@ pub fn readings(kind: ExchangeKind, path: &str) -> Vec<String> {
 /// Whether a path may have other readings; asked of every exchange.
 #[inline]
 pub(crate) fn has_readings(kind: ExchangeKind, path: &str) -> bool {
+    // The cheap test first: most paths have neither byte.
     memchr::memchr2(b';', b'%', path.as_bytes()).is_some()
         && matches!(kind, ExchangeKind::Http | ExchangeKind::Upgrade)
         && is_ambiguous(path)
@@ -127,7 +128,7 @@ const fn reader(decodes_twice: bool, decodes_slashes: bool, parameters: Paramete
 }
 
 impl Reader {
-    /// The path as it understands it; each step takes a time in proportion to the path.
+    /// The path as this server reads it, in time linear in its length.
     fn read(self, written: &str) -> String {
         let mut path = Cow::Borrowed(written);
         if self.decodes_twice {
@@ -147,7 +148,7 @@ impl Reader {
     }
 }
 
-/// Decodes the encodings that the decoding of a `%` leaves, repeatedly; in the compared form.
+/// Decodes double and deeper encodings; returns the compared form.
 fn decode_again(path: &str) -> String {
     let bytes = path.as_bytes();
     let is_encoding = |at: usize| {
@@ -163,6 +164,7 @@ fn decode_again(path: &str) -> String {
         if *byte != b'%' {
             continue;
         }
+        // `%25` before two digits: each further decoding takes one `25` away. Skipping all covers servers that decode any number of times.
         while bytes[at..].starts_with(b"25") && is_encoding(at + 2) {
             at += 2;
         }
@@ -172,7 +174,7 @@ fn decode_again(path: &str) -> String {
     normalise(&decoded).into_owned()
 }
 
-/// Without parameters: the text behind a `;` in each segment, encoded or not.
+/// Removes the parameters of each segment: the text from a `;` on, encoded or not.
 fn without_parameters(path: &str) -> String {
     let mut kept = String::with_capacity(path.len());
     for (number, segment) in path.split('/').enumerate() {
@@ -185,7 +187,7 @@ fn without_parameters(path: &str) -> String {
     kept
 }
 
-/// Without the dot segments that a decoding may have produced. They do not climb above the root.
+/// Resolves dot segments that a decoding may have produced, never above the root (RFC 3986, 5.2.4).
 fn resolve(path: &str) -> String {
     if !path.contains("/.") {
         return path.to_owned();

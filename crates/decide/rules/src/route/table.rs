@@ -19,7 +19,7 @@ pub struct Table<H> {
     routes: Vec<Conditional<H>>,
     index: Index,
     names: Arc<Names>,
-    /// Whether a path that servers read differently can be decided on differently.
+    /// Whether any decision depends on the path, so that its readings have to agree.
     reads_paths: bool,
 }
 
@@ -29,7 +29,7 @@ pub enum Unmatched {
     /// No route matches.
     #[error("no route matches")]
     NoRoute,
-    /// Which one matches depends on who reads its path.
+    /// Servers that read the path differently would take different routes.
     #[error(transparent)]
     Ambiguous(#[from] AmbiguousPath),
 }
@@ -97,14 +97,17 @@ impl<H> Table<H> {
     /// No route matches, or servers that read the path differently would be reached by different ones.
     pub fn find(&self, facts: &Facts<'_>) -> Result<&Arc<Route<H>>, Unmatched> {
         let route = self.decide(facts).ok_or(Unmatched::NoRoute)?;
+        // Where no route has a condition on paths or rewrites them, no reading can change the decision.
         if self.reads_paths && has_readings(facts.kind, facts.path) {
             self.agree(facts, route)?;
         }
         Ok(route)
     }
 
+    /// Checks that all readings of a path lead to the same decision.
+    ///
     /// # Errors
-    /// Some reading of the path takes another route, or is rewritten otherwise.
+    /// A reading of the path takes another route, or is rewritten differently.
     #[cold]
     fn agree(&self, facts: &Facts<'_>, route: &Arc<Route<H>>) -> Result<(), AmbiguousPath> {
         let rewrite = route.config.rewrite.as_ref();
@@ -156,7 +159,7 @@ impl<H> Table<H> {
         self.routes.iter().map(explain).collect()
     }
 
-    /// The same of an exchange of which fields, authority and protocol are not known: conditions on them are passed over.
+    /// As [`Self::explain`], for an exchange whose fields, authority and protocol are no longer known: skips conditions on them.
     pub(crate) fn explain_partly(&self, facts: &Facts<'_>) -> Vec<Explanation> {
         let view = self.names.view(facts);
         let explain = |conditional: &Conditional<H>| {

@@ -116,7 +116,7 @@ impl SupposedPacket {
         let bytes = self.bytes();
         let packet = Packet::parse(&bytes).map_err(|error| error.to_string())?;
         let mut steps = Vec::new();
-        let mut outcome = rules.judge_packet(whose, (&packet, self.sender), &mut steps);
+        let mut outcome = rules.judge_packet(whose, &packet, self.sender, &mut steps);
         if let (Ok(said), Some(asked)) = (&outcome, asked) {
             let user = whose.user.map(|name| rules.aliases.user_of(name));
             let question = FlowQuestion {

@@ -99,7 +99,7 @@ fn compared(
     let reached = remembered.last.phase;
     snapshot
         .rules
-        .recount(&arrived, (user, &head.fields), (reached, when), steps);
+        .recount(&arrived, user, &head.fields, reached, when, steps);
 }
 
 /// The words of the filters when they were asked.

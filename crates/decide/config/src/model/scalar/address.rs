@@ -61,7 +61,7 @@ scalar!(
 );
 
 impl HostPort {
-    /// Host without its zone, and the zone: an interface of this machine, which no one else is told.
+    /// Host without its zone, and the zone: the name of an interface, which means nothing on other machines (RFC 4007, 6).
     pub fn zoned(&self) -> (&str, Option<&str>) {
         match self.host.split_once('%') {
             Some((host, zone)) => (host, Some(zone)),
@@ -119,15 +119,18 @@ pub(super) fn split_port(text: &str) -> Result<(String, Option<u16>), ScalarErro
         return Ok((address.to_string(), after_brackets(rest)?));
     }
 
+    // Before anything quotes the text: it may hold a password.
     if let Some((user, place)) = text.rsplit_once('@')
         && user.contains(':')
         && place.parse::<HostPort>().is_ok()
     {
         let reason = format!("`{place}` has a user and a password before it");
-        let remedy =
-            format!("write `{place}` here, and who asks there in `credentials` of the upstream");
+        let remedy = format!(
+            "write `{place}` here, and the user and password in `credentials` of the upstream"
+        );
         return Err(ScalarError::new(reason).remedy(remedy));
     }
+    // `::1:80` is an address with port 80, or an address that ends with 80.
     if text.parse::<Ipv6Addr>().is_ok() || text.matches(':').count() > 1 {
         let reason = format!(
             "`{}` is ambiguous: an IPv6 address stands in brackets",
@@ -157,8 +160,8 @@ fn after_brackets(rest: &str) -> Result<Option<u16>, ScalarError> {
     }
 }
 
-/// A text that should be an address, without the part behind the first colon if that is not a port:
-/// `user:password` reveals no password.
+/// A text for an error, without the part behind its first colon unless that could be part of an address: `user:password` reveals no
+/// password.
 fn without_password(text: &str) -> String {
     let is_of_address = |byte: u8| byte.is_ascii_hexdigit() || b":.[]%".contains(&byte);
     match text.split_once(':') {
@@ -310,7 +313,7 @@ scalar!(
 );
 
 impl ListenAddress {
-    /// Whether both are the same port, on the same address or on one that holds the other. Port 0 is another one each time.
+    /// Whether both listen on the same port of the same address, or of a wildcard that includes it. Port 0 is a new port each time.
     pub fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Ip(one), Self::Ip(two)) => {
@@ -415,7 +418,7 @@ mod tests {
         let said = wrong.unwrap_err().to_string();
         assert_eq!(
             said,
-            "`proxy.example:3128` has a user and a password before it; write `proxy.example:3128` here, and who asks there in `credentials` of the upstream"
+            "`proxy.example:3128` has a user and a password before it; write `proxy.example:3128` here, and the user and password in `credentials` of the upstream"
         );
         let said = "a:80@s3cret".parse::<EndpointAddress>().unwrap_err();
         assert!(!said.to_string().contains("s3cret"), "{said}");

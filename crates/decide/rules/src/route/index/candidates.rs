@@ -14,20 +14,19 @@ use super::super::path::{normalise, normalise_written};
 use super::Index;
 use super::keys::{Kind, Side, octets, of_user};
 
-/// Buckets of the routes' index that one exchange looks at; where it finds more, all routes are
-/// asked.
+/// Buckets of the routes' index that one exchange looks at; with more, all routes are asked.
 #[doc(alias = "bound")]
 const BUCKETS: usize = 32;
 
 /// Longest name that is compared without being copied to the heap, in bytes (RFC 1035, 2.3.4).
 const NAME: usize = 255;
 
-/// Routes to ask, in their order: those of the buckets that were found, or all where these are too many.
+/// Routes to ask, in their order: those in the buckets found, or all routes if there are too many buckets.
 pub(crate) struct Candidates<'a> {
     index: &'a Index,
     buckets: [&'a [u32]; BUCKETS],
     count: usize,
-    /// All routes that were not asked yet, if there are too many buckets.
+    /// All routes not yet asked, if there are too many buckets.
     all: Option<Range<u32>>,
 }
 
@@ -87,8 +86,8 @@ impl Index {
         found
     }
 
-    /// The routes that may match everything which these conditions match. Each condition must follow from these, so it follows
-    /// from their first alternatives.
+    /// The routes that may match everything that these conditions match. Such a route matches their first alternatives in particular, so
+    /// it is enough to look these up.
     pub(crate) fn wider(&self, matches: &Match) -> Candidates<'_> {
         let mut found = Candidates::new(self);
         if self.kinds.is_empty() {
@@ -149,6 +148,7 @@ impl<'a> Candidates<'a> {
             all: None,
         };
 
+        // A bucket like the others, so that `next` merges it in order.
         found.push(&index.always);
         found
     }
@@ -159,6 +159,7 @@ impl<'a> Candidates<'a> {
                 *bucket = routes;
                 self.count += 1;
             }
+            // Slower, with the same result. A list of buckets without a bound would grow with the fields that a client sends.
             None => self.all = Some(0..self.index.routes),
         }
     }
@@ -196,6 +197,7 @@ impl<'a> Candidates<'a> {
             return;
         }
 
+        // On the stack: no allocation for a name of legal length.
         let mut short = [0; NAME];
         let mut long = Vec::new();
         let name = match short.get_mut(..host.name.len()) {
@@ -213,7 +215,7 @@ impl<'a> Candidates<'a> {
         }
 
         if has_suffixes {
-            // The part before the suffix is not empty.
+            // A suffix needs at least one byte before it: `.example` does not match the name `.example`.
             self.suffixes(side, name, 1);
         }
     }
@@ -283,7 +285,7 @@ impl<'a> Candidates<'a> {
         self.prefixes_of(address, Kind::Source(0)..=Kind::Source(most));
     }
 
-    /// As [`Self::source`], of a host that is an address.
+    /// As [`Self::source`], for a host that is an address.
     fn nets(&mut self, side: Side, address: IpAddr, most: u8) {
         self.prefixes_of(address, Kind::Net(side, 0)..=Kind::Net(side, most));
     }
@@ -325,7 +327,7 @@ impl<'a> Candidates<'a> {
         self.index.kinds.contains_key(&kind)
     }
 
-    /// The first route of all buckets, which leaves them.
+    /// Takes the first route out of all buckets.
     fn first(&mut self) -> Option<u32> {
         let buckets = &mut self.buckets[..self.count];
         let first = buckets
@@ -333,6 +335,7 @@ impl<'a> Candidates<'a> {
             .filter_map(|bucket| bucket.first())
             .min()
             .copied()?;
+        // A route can stand in several buckets: all of them move past it, so that it is asked once.
         for bucket in buckets {
             if let Some((_, rest)) = bucket.split_first().filter(|(route, _)| **route == first) {
                 *bucket = rest;

@@ -15,7 +15,7 @@ use http::HeaderName;
 
 use keys::{Key, Kind, keys_of};
 
-/// Tables with so few routes are faster asked one by one.
+/// Up to this number of routes, asking each one is faster than the index.
 const SMALL: usize = 4;
 
 /// The routes of a table by their conditions.
@@ -54,6 +54,7 @@ impl Index {
         let keys: Vec<Vec<Vec<Key>>> = routes
             .map(|matches| keys_of(matches, &mut index.fields))
             .collect();
+        // A route stands under one condition only: any condition that fails rules the route out, and the rarest does so most often.
         let crowds = crowds(&keys);
         for (route, conditions) in (0..index.routes).zip(&keys) {
             let crowd = |keys: &&Vec<Key>| keys.iter().map(|key| crowds[key]).sum::<usize>();
@@ -66,12 +67,14 @@ impl Index {
         index
     }
 
-    fn add(&mut self, (kind, text): &Key, route: u32) {
+    fn add(&mut self, key: &Key, route: u32) {
+        let (kind, text) = key;
         let buckets = self.kinds.entry(*kind).or_default();
         if let Err(place) = buckets.lengths.binary_search(&text.len()) {
             buckets.lengths.insert(place, text.len());
         }
 
+        // Two alternatives of one condition may have the same key. Routes are added in order, so the last entry tells.
         let routes = buckets.by_text.entry(text.clone()).or_default();
         if routes.last() != Some(&route) {
             routes.push(route);
@@ -79,7 +82,7 @@ impl Index {
     }
 }
 
-/// How many routes could stand under each key.
+/// The number of routes that could stand under each key.
 fn crowds(keys: &[Vec<Vec<Key>>]) -> HashMap<&Key, usize> {
     let mut crowds = HashMap::new();
     for key in keys.iter().flatten().flatten() {
