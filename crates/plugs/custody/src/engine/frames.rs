@@ -93,7 +93,7 @@ impl Engine {
                 keep,
                 once,
                 ..
-            } => self.handle_offer(id, exchange, (keep, once), now),
+            } => self.handle_offer(id, exchange, keep, once, now),
             CustodyFrame::Challenge(token) => neighbour.tell(CustodyFrame::Response(token)),
             CustodyFrame::Response(token) => neighbour.handle_response(token),
         }
@@ -103,7 +103,8 @@ impl Engine {
         &mut self,
         id: NeighbourId,
         exchange: [u8; 16],
-        (keep, once): (u32, bool),
+        keep: u32,
+        once: bool,
         now: Instant,
     ) {
         let key = ExchangeKey {

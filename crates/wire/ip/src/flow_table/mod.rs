@@ -110,6 +110,22 @@ struct Slot {
     number: usize,
 }
 
+impl Slot {
+    fn open(number: usize) -> Self {
+        Self {
+            is_closed: false,
+            number,
+        }
+    }
+
+    fn closed(number: usize) -> Self {
+        Self {
+            is_closed: true,
+            number,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Followed<M> {
     flow: IpFlow,
@@ -251,21 +267,21 @@ impl<M> FlowTable<M> {
         if let Some((number, followed)) = self.closed.oldest()
             && now.saturating_duration_since(followed.last) >= CLOSED_LINGER
         {
-            return self.end((true, number), FlowEnd::Closed);
+            return self.end(Slot::closed(number), FlowEnd::Closed);
         }
 
         let (number, followed) = self.open.oldest()?;
         let is_silent = now.saturating_duration_since(followed.last) >= self.sampling.silence;
-        is_silent.then(|| self.end((false, number), FlowEnd::Silent))?
+        is_silent.then(|| self.end(Slot::open(number), FlowEnd::Silent))?
     }
 
     /// Ends any open flow; call it until it returns `None`.
     pub fn poll_rest(&mut self) -> Option<EndedFlow<M>> {
         if let Some((number, _)) = self.closed.oldest() {
-            return self.end((true, number), FlowEnd::Closed);
+            return self.end(Slot::closed(number), FlowEnd::Closed);
         }
         let (number, _) = self.open.oldest()?;
-        self.end((false, number), FlowEnd::TunnelEnded)
+        self.end(Slot::open(number), FlowEnd::TunnelEnded)
     }
 
     /// Where a flow is, and whether this is the direction of its first packet.
@@ -317,15 +333,15 @@ impl<M> FlowTable<M> {
     fn end_closed(&mut self, flow: &IpFlow) -> Option<EndedFlow<M>> {
         let (slot, _) = self.slot(flow)?;
         let ends = slot.is_closed;
-        ends.then(|| self.end((true, slot.number), FlowEnd::Closed))?
+        ends.then(|| self.end(slot, FlowEnd::Closed))?
     }
 
-    fn end(&mut self, (is_closed, number): (bool, usize), why: FlowEnd) -> Option<EndedFlow<M>> {
-        let queue = match is_closed {
+    fn end(&mut self, slot: Slot, why: FlowEnd) -> Option<EndedFlow<M>> {
+        let queue = match slot.is_closed {
             true => &mut self.closed,
             false => &mut self.open,
         };
-        let followed = queue.remove(number)?;
+        let followed = queue.remove(slot.number)?;
         self.places.remove(&followed.flow);
         Some(followed.ended(why))
     }
@@ -350,9 +366,9 @@ impl<M> FlowTable<M> {
 
     fn make_room(&mut self) -> Option<EndedFlow<M>> {
         if let Some((number, _)) = self.closed.oldest() {
-            return self.end((true, number), FlowEnd::Closed);
+            return self.end(Slot::closed(number), FlowEnd::Closed);
         }
         let (number, _) = self.open.oldest()?;
-        self.end((false, number), FlowEnd::CrowdedOut)
+        self.end(Slot::open(number), FlowEnd::CrowdedOut)
     }
 }
