@@ -175,10 +175,14 @@ fn owner(siblings: &mut Siblings, packet: &[u8]) -> PacketOwner {
         }
     }
 
-    match siblings.newest() {
-        Some(newest) if is_new => PacketOwner::Newest(newest),
-        _ => PacketOwner::Own,
+    if !is_new {
+        return PacketOwner::Own;
     }
+    // The packet may have come before the news of the process that is to have it.
+    siblings.look_again();
+    siblings
+        .newest()
+        .map_or(PacketOwner::Own, PacketOwner::Newest)
 }
 
 /// Reads the destination connection ID: RFC 9000, 17.2 (long header: flags, version, length, the ID) and 17.3.1 (short header: flags, the
