@@ -191,7 +191,7 @@ impl CapsuleDecoder {
         self.discarded
     }
 
-    /// Has the value behind a header gathered, or skipped.
+    /// Decides whether to gather or to skip the value behind a header.
     fn begin(&mut self, header: CapsuleHeader) -> Result<(), CapsuleError> {
         let Err(error) = self.reader.gather(header, self.limit) else {
             return Ok(());

@@ -97,7 +97,7 @@ impl ConnectTcpDecoder {
         }
     }
 
-    /// Whether all data have come and been taken.
+    /// Whether all data were received and taken.
     pub fn is_end(&self) -> bool {
         self.last && !self.reader.has_pieces_left()
     }

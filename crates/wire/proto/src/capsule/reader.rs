@@ -100,7 +100,7 @@ impl CapsuleReader {
         }
     }
 
-    /// Has the value of the capsule that begins put together, if it has at most `limit` bytes.
+    /// Gathers the value of the capsule that begins, if it has at most `limit` bytes.
     ///
     /// # Errors
     /// [`CapsuleError::TooLong`].
@@ -124,7 +124,7 @@ impl CapsuleReader {
         }
     }
 
-    /// Has the value of the capsule that begins dropped as it passes.
+    /// Drops the value of the capsule that begins as it passes.
     pub(crate) fn skip(&mut self) {
         if let CapsuleValue::Pieces { left } = self.value {
             self.value = CapsuleValue::Skipped { left };
@@ -152,7 +152,7 @@ impl CapsuleReader {
         self.held == 0 && !is_value
     }
 
-    /// Reads a header; `None` when bytes are missing, which then all are kept.
+    /// Reads a header; `None` if bytes are missing, after keeping those that came.
     #[inline]
     fn read_header(&mut self) -> Option<CapsuleHeader> {
         let available = match self.input.first_chunk() {
@@ -170,6 +170,7 @@ impl CapsuleReader {
 
         let mut rest = &self.header[..available];
         let Some((code, length)) = varint::decode(&mut rest).zip(varint::decode(&mut rest)) else {
+            // All of the chunk is taken: `push` expects an empty input.
             self.input.advance(available - self.held);
             self.held = available;
             return None;

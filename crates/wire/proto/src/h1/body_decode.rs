@@ -202,6 +202,7 @@ fn chunk_end(buf: &mut BytesMut) -> Result<Option<BodyDecodeState>, Kind> {
             buf.advance(2);
             Ok(Some(BodyDecodeState::ChunkLine))
         }
+        // More bytes than the size announced: to resynchronize is to let the sender choose what counts as a request.
         _ => Err(Kind::MissingChunkEnd),
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn decode_chunk_line(
     let mut digits = 0;
     let mut size = 0;
     while let Some(digit) = buf.get(digits).and_then(|byte| hex_digit(*byte)) {
+        // Leading zeros count as well: one more digit would shift bits out of the size.
         if digits == MAX_DIGITS {
             return Err(Kind::ChunkSizeOverflow);
         }

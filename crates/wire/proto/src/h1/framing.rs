@@ -27,9 +27,11 @@ pub(super) fn declared(fields: &Fields, version: Version) -> Result<Option<Frami
         return Ok(length.map(Framing::Length));
     }
 
+    // RFC 9112 6.1: with both, two recipients can disagree about the end, which is request smuggling.
     if length.is_some() {
         return Err(Kind::LengthAndTransferEncoding);
     }
+    // RFC 9112 6.1: in HTTP/1.0 its framing is faulty, as the sender may not know the field.
     if version == Version::HTTP_10 {
         return Err(Kind::TransferEncodingInHttp10);
     }

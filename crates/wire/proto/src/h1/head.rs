@@ -31,6 +31,7 @@ pub(super) fn find_section(buf: &[u8], start: usize, limit: usize) -> Result<Hea
 
     for offset in memchr_iter(b'\n', window.get(start..).unwrap_or_default()) {
         let lf = start + offset;
+        // The first test also keeps `lf - 1` within this line.
         if lf == line || window[lf - 1] != b'\r' {
             return Err(Kind::BareLf);
         }
@@ -107,6 +108,7 @@ fn decode_name(line: &[u8], lower: &mut [u8]) -> Result<usize, Kind> {
         }
     }
 
+    // Only a refused line is read again, for its reason.
     match line.iter().position(|byte| *byte == b':') {
         Some(colon) => Err(name_fault(&line[..colon])),
         None => Err(cr_or(line, Kind::MissingColon)),

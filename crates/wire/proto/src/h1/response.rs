@@ -145,8 +145,8 @@ fn response_content(
 
     let declared = declared(fields, version);
     if *method == Method::HEAD || status == StatusCode::NOT_MODIFIED {
-        // A length that cannot be read says nothing of the content that another response would
-        // have.
+        // The length describes the content of another response: an unreadable one describes none, and is not
+        // passed on.
         if declared.is_err() {
             fields.remove(CONTENT_LENGTH);
             fields.remove(TRANSFER_ENCODING);

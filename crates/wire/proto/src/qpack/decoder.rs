@@ -10,7 +10,7 @@ use super::{QpackError, string};
 use crate::fields::LineName;
 use crate::repeats::{ENTRY_OVERHEAD, TableEntry};
 
-/// Bytes of answers that wait for a peer to read them: more than it has streams for.
+/// Bytes of answers that wait for a peer to read them: more than its streams can cause.
 #[doc(alias = "bound")]
 const ANSWERS: usize = 64 * 1024;
 
@@ -168,6 +168,7 @@ impl QpackDecoder {
             // Even if it is refused, the section does not need its entries any more once this
             // returns.
             super::integer::encode(stream, 7, 0x80, &mut self.instructions);
+            // RFC 9204, section 4.4.1: the acknowledgment confirms these entries, too.
             self.told = self.told.max(required);
         }
         let base = base.ok_or(QpackError::Dynamic)?;
@@ -185,6 +186,7 @@ impl QpackDecoder {
         if encoded > 2 * most {
             return Err(QpackError::Dynamic);
         }
+        // The count comes modulo 2 * most: the latest value is meant that the encoder can know of.
         let largest = inserted + most;
         let wrapped = largest / (2 * most) * (2 * most);
         let required = wrapped + encoded - 1;
@@ -198,8 +200,9 @@ impl QpackDecoder {
         is_here.then_some(required).ok_or(QpackError::Dynamic)
     }
 
-    /// The stream is not read any more; it may have unread sections (RFC 9204, section 2.2.2.2).
+    /// Gives up a stream, which may have unread sections (RFC 9204, section 2.2.2.2).
     pub fn cancel(&mut self, stream: u64) {
+        // Without entries, no section refers to any, and the encoder waits for nothing.
         if self.table.inserted() > 0 {
             super::integer::encode(stream, 6, 0x40, &mut self.instructions);
         }
@@ -208,6 +211,7 @@ impl QpackDecoder {
     /// Takes the bytes for the decoder stream.
     pub fn take_instructions(&mut self) -> BytesMut {
         let inserted = self.table.inserted();
+        // One increment for all entries that no acknowledgment has confirmed.
         if inserted > self.told {
             super::integer::encode(inserted - self.told, 6, 0, &mut self.instructions);
             self.told = inserted;
@@ -220,7 +224,7 @@ impl QpackDecoder {
         !self.instructions.is_empty() || self.table.inserted() > self.told
     }
 
-    /// Whether too much waits to be sent, because the peer reads nothing of it.
+    /// Whether too many answers wait, because the peer does not read its decoder stream.
     pub fn is_unheard(&self) -> bool {
         self.instructions.len() > ANSWERS
     }

@@ -34,7 +34,7 @@ const PREFIX: [u8; 2] = [0, 0];
 #[derive(Debug, Default)]
 pub struct QpackEncoder {
     table: QpackTable,
-    /// Not there before a table is used.
+    /// `None` until a table is used.
     used: Option<Box<Used>>,
     /// The received part of an instruction on the peer's decoder stream.
     pub(super) pieces: Pieces,
@@ -65,6 +65,7 @@ impl QpackEncoder {
         }
 
         self.table.resize(capacity);
+        // RFC 9204, section 3.2.2: the capacity is 0 until an instruction sets it.
         integer::encode(capacity as u64, 5, 0x20, &mut self.instructions);
         self.used = Some(Box::new(Used {
             announced,
@@ -234,6 +235,7 @@ impl SectionEncoder<'_> {
             self.encoder.meet(hash, name, value, self.oldest);
             return false;
         };
+        // Not confirmed yet: a section with it could wait at the peer for the encoder stream.
         let Some(age) = self.base.checked_sub(index + 1) else {
             return false;
         };
@@ -261,6 +263,7 @@ impl SectionEncoder<'_> {
         integer::encode(required % wraps + 1, 8, 0, &mut prefix);
         integer::encode(self.base - required, 7, 0, &mut prefix);
 
+        // Nearly always: then it fits where two bytes were left for it, and no line moves.
         if prefix.len() == PREFIX.len() {
             return self.output[self.start..][..PREFIX.len()].copy_from_slice(&prefix);
         }

@@ -9,7 +9,7 @@ use crate::repeats::TableEntry;
 pub(super) struct QpackTable {
     /// The oldest first.
     entries: VecDeque<TableEntry>,
-    /// Entries that are there no more: the absolute index of the oldest that is.
+    /// The number of evicted entries, which is the absolute index of the oldest present one.
     evicted: u64,
     size: usize,
     capacity: usize,
@@ -31,7 +31,7 @@ impl QpackTable {
         self.entries.get(usize::try_from(place).ok()?)
     }
 
-    /// The entry that came before so many others (RFC 9204, section 3.2.5).
+    /// The entry that was inserted before `age` others (RFC 9204, section 3.2.5).
     pub(super) fn before(&self, age: u64) -> Option<&TableEntry> {
         self.entry(self.inserted().checked_sub(1)?.checked_sub(age)?)
     }

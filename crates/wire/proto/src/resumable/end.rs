@@ -64,7 +64,7 @@ struct Arrived {
     received: u64,
     /// The count that the peer was told.
     told: u64,
-    /// Pieces that came since.
+    /// Pieces received since then.
     pieces: u32,
     ended: bool,
 }
@@ -72,16 +72,16 @@ struct Arrived {
 /// How far the agreement on a path has come.
 #[derive(Debug, PartialEq, Eq)]
 enum PathState {
-    /// Bytes go to and fro.
+    /// Data may be sent and received.
     Open,
-    /// RESUME is to be said; and whether the peer has.
+    /// RESUME has to be sent and received before data.
     Greeting { is_said: bool, is_heard: bool },
-    /// RESET was said: nothing follows.
+    /// RESET was sent, which ends the tunnel.
     Over,
 }
 
 impl ResumableEnd {
-    /// Of a tunnel that was opened just now. Its replay window may cost [`LEAST_WINDOW`] at first.
+    /// One end of a new tunnel. Its replay window may cost [`LEAST_WINDOW`] at first.
     pub fn new(session: [u8; SESSION], epoch: u64) -> Self {
         Self {
             session,
@@ -120,7 +120,7 @@ impl ResumableEnd {
         self.limit.saturating_sub(self.window.held() + OVERHEAD)
     }
 
-    /// These bytes came from that side.
+    /// Keeps bytes of the served side until the peer has acknowledged them.
     pub fn keep(&mut self, bytes: &[u8]) {
         debug_assert!(!self.ended, "bytes after the end");
         if !bytes.is_empty() {
@@ -152,6 +152,7 @@ impl ResumableEnd {
             PathState::Greeting { .. } | PathState::Open => {}
         }
 
+        // Behind the greeting, without which the peer cannot tell the tunnel; before data, which has no use any more.
         if let Some((code, reason)) = &self.reset {
             let mut output = BytesMut::new();
             encode_reset(*code, reason, &mut output);
@@ -187,7 +188,7 @@ impl ResumableEnd {
         output.freeze()
     }
 
-    /// A path is open once both ends have said where they are.
+    /// Opens the path once both ends have said how much they received.
     fn greeted(&mut self) {
         if self.path
             == (PathState::Greeting {
@@ -225,7 +226,7 @@ impl ResumableEnd {
         self.deliveries.is_empty()
     }
 
-    /// This came on the path.
+    /// Handles bytes from the path.
     ///
     /// # Errors
     /// The peer does not keep to the protocol: the tunnel is over.
@@ -241,6 +242,7 @@ impl ResumableEnd {
         if let PathState::Greeting { is_heard, .. } = &mut self.path
             && !*is_heard
         {
+            // First of all: bytes of another session must never reach this one.
             let ResumablePiece::Resume(resume) = piece else {
                 return Err(ResumableError::OtherSession);
             };
@@ -280,7 +282,7 @@ impl ResumableEnd {
         self.deliveries.pop_front()
     }
 
-    /// The tunnel goes on by another path, of which nothing was read or written yet.
+    /// Continues the tunnel on another path, of which no byte was read or written yet.
     pub fn resume(&mut self) {
         self.decoder = ResumableDecoder::after(self.arrived.ended);
         self.path = PathState::Greeting {
@@ -289,7 +291,7 @@ impl ResumableEnd {
         };
     }
 
-    /// Whether both directions have ended, all of both has arrived, and both ends know it but for the last word of this one.
+    /// Whether both directions have ended and arrived, and both ends know; the last acknowledgment of this end may be on its way.
     pub fn is_complete(&self) -> bool {
         self.path == PathState::Open
             && self.ended

@@ -90,6 +90,7 @@ impl Window {
             self.cursor += piece.places();
             piece.capsule.clone()
         } else {
+            // The path begins within this piece: its rest is framed again, in parts that fit a frame.
             let rest = &piece.capsule[piece.header..][done.min(piece.bytes())..];
             let some = rest.len().min(MOST_AGAIN);
             let last = piece.last && some == rest.len();
@@ -107,6 +108,7 @@ impl Window {
 
     /// The peer has received everything before this place.
     pub(super) fn acknowledge(&mut self, received: u64) -> Result<(), ResumableError> {
+        // Bytes are freed only once: a count that was never reached, or goes back, is no count.
         if received > self.sent || received < self.acknowledged {
             return Err(ResumableError::Unsent);
         }
