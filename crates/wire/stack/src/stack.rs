@@ -1,20 +1,22 @@
-//! The machine: assigns packets to flows.
+//! The machine: the tables of flows, their timers and their data.
+
+mod echoes;
+mod incoming;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use hermes_proto::ip::{Fragment, ICMP, ICMPV6, IcmpError, IcmpLimiter, Packet, TCP, UDP};
+use hermes_proto::ip::{IcmpLimiter, Packet, TCP, UDP};
 
 use crate::build::{self, IPV4, IPV6, UDP_HEADER};
 use crate::counts::StackCounts;
-use crate::echo::{EchoHandling, EchoId, EchoTable, FailedEcho};
+use crate::echo::{EchoHandling, EchoTable};
 use crate::flow::{Ends, FlowId, Received, StackEvent};
 use crate::outgoing::Outgoing;
-use crate::tcp::{ASKING, LONGEST_SYN, OpenTcp, TcpFlow, TcpPhase, TcpSettings};
-use crate::udp::{self, UdpFlow};
-use crate::{MAX_EVENTS, MAX_HALF_OPEN, MAX_TCP, MAX_UDP};
+use crate::tcp::{OpenTcp, TcpFlow, TcpPhase, TcpSettings};
+use crate::udp::UdpFlow;
+use crate::{MAX_EVENTS, MAX_TCP, MAX_UDP};
 
 /// The first port that is chosen for connections from here (RFC 6335, section 6).
 const FIRST_PORT: u16 = 49_152;
@@ -140,36 +142,6 @@ impl Stack {
             if let TcpPhase::Open(open) = &mut tcp.phase {
                 open.set_mtu(mtu);
             }
-        }
-    }
-
-    /// Handles a received packet.
-    pub fn handle_packet(&mut self, bytes: &[u8], checksums: Checksums, now: Instant) {
-        let Ok(packet) = Packet::parse(bytes) else {
-            self.counts.malformed += 1;
-            return;
-        };
-        // Before anything is answered: an answer to a multicast or broadcast address would reach many hosts.
-        if !is_sane(&packet) {
-            self.counts.malformed += 1;
-            return;
-        }
-        let transport = [TCP, UDP].contains(&packet.protocol());
-        let has_options = packet.header_length() > IPV6 && !packet.is_ipv4();
-        // No reassembly: its memory would be for the sender to fill.
-        if packet.fragment() != Fragment::Whole || (transport && has_options) {
-            self.counts.unsupported += 1;
-            return;
-        }
-        if checksums == Checksums::Verify && !build::is_sound(&packet) {
-            self.counts.damaged += 1;
-            return;
-        }
-
-        match packet.protocol() {
-            TCP => self.handle_tcp(&packet, now),
-            UDP => self.handle_udp(&packet, now),
-            _ => self.handle_other(&packet, now),
         }
     }
 
@@ -347,8 +319,7 @@ impl Stack {
         Err(OpenError::NoPort)
     }
 
-    // --- data of flows
-    // -----------------------------------------------------------------------------------------------
+    // --- data of flows -----------------------------------------------------------------------------------------------
 
     /// Reads from a connection.
     pub fn receive(&mut self, flow: FlowId, room: &mut [u8], now: Instant) -> Received {
@@ -443,186 +414,6 @@ impl Stack {
                 self.look(flow, None, now);
             }
         }
-    }
-
-    // --- echoes asked elsewhere --------------------------------------------------------------------------------------
-
-    /// Tells a client the answer of `target` to the echo with this number, if it still waits.
-    pub fn answer_echo(&mut self, number: u16, target: IpAddr, content: &[u8], now: Instant) {
-        let Some(request) = self.icmp.echoes.end(number, target, now) else {
-            self.counts.unknown += 1;
-            return;
-        };
-        if let Ok(request) = Packet::parse(&request) {
-            self.send_echo(&request, content);
-        }
-    }
-
-    /// Tells a client that its echo is prohibited.
-    pub fn refuse_echo(&mut self, echo: EchoId, target: IpAddr, now: Instant) {
-        let failed = FailedEcho {
-            number: echo.number(),
-            target,
-            error: IcmpError::Prohibited,
-            from: target,
-        };
-        self.fail_echo(failed, now);
-    }
-
-    /// Tells a client that its echo failed, if it still waits.
-    pub fn fail_echo(&mut self, failed: FailedEcho, now: Instant) {
-        let FailedEcho {
-            number,
-            target,
-            error,
-            from,
-        } = failed;
-        let Some(request) = self.icmp.echoes.end(number, target, now) else {
-            self.counts.unknown += 1;
-            return;
-        };
-        if let Ok(request) = Packet::parse(&request)
-            && let Some(error) = error.about(&request, from)
-        {
-            self.counts.full += u64::from(!self.outgoing.push(error.to_vec()));
-        }
-    }
-
-    /// How many echoes wait for an answer.
-    pub fn echoes(&self) -> usize {
-        self.icmp.echoes.len()
-    }
-
-    // --- packets -----------------------------------------------------------------------------------------------------
-
-    fn handle_tcp(&mut self, packet: &Packet<'_>, now: Instant) {
-        let ends = Ends::of(packet.flow());
-        if let Some(flow) = self.by_ends.get(&ends).copied() {
-            if packet.resets_tcp() && self.is_asked(flow) {
-                self.remove_tcp(flow);
-                self.events.push_back(StackEvent::Gone { flow });
-                return;
-            }
-            // A repeated first segment changes nothing while the flow waits.
-            self.look(flow, Some(packet.bytes()), now);
-            return;
-        }
-
-        if !self.settings.intercepts || !packet.opens_tcp() {
-            self.counts.unknown += 1;
-            self.reset(packet, now);
-            return;
-        }
-        let first = packet.bytes();
-        // Without room there is no answer: the client repeats its segment, and may be lucky then.
-        let is_full = self.tcp.len() >= MAX_TCP || self.half_open >= MAX_HALF_OPEN;
-        if is_full || first.len() > LONGEST_SYN || !self.has_event_room() {
-            self.counts.full += 1;
-            return;
-        }
-
-        let flow = self.add_tcp(ends, TcpPhase::Asked(Bytes::copy_from_slice(first)));
-        self.half_open += 1;
-        self.set_due(flow, Some(now + ASKING));
-        self.events.push_back(StackEvent::TcpAsked {
-            flow,
-            client: ends.there,
-            target: ends.here,
-        });
-    }
-
-    fn handle_udp(&mut self, packet: &Packet<'_>, now: Instant) {
-        let Some(payload) = udp::payload(packet) else {
-            self.counts.malformed += 1;
-            return;
-        };
-        let ends = Ends::of(packet.flow());
-        // One event may announce the flow.
-        if self.events.len() + 1 >= MAX_EVENTS {
-            self.counts.full += 1;
-            return;
-        }
-
-        let flow = match self.by_ends.get(&ends).copied() {
-            Some(flow) => flow,
-            None if !self.settings.intercepts => {
-                self.counts.unknown += 1;
-                return;
-            }
-            None if self.udp.len() >= MAX_UDP => {
-                self.counts.full += 1;
-                return;
-            }
-            None => {
-                let flow = self.add_udp(UdpFlow::new(ends.here, ends.there, now));
-                self.events.push_back(StackEvent::UdpAsked {
-                    flow,
-                    client: ends.there,
-                    target: ends.here,
-                });
-                flow
-            }
-        };
-        if let Some(udp) = self.udp.get_mut(&flow) {
-            udp.last = now;
-        }
-        self.events.push_back(StackEvent::Datagram {
-            flow,
-            payload: Bytes::copy_from_slice(payload),
-        });
-    }
-
-    fn handle_other(&mut self, packet: &Packet<'_>, now: Instant) {
-        if packet.is_icmp_error() {
-            self.handle_error(packet);
-            return;
-        }
-        let is_echo = [ICMP, ICMPV6].contains(&packet.protocol());
-        match self.settings.echo {
-            EchoHandling::Answer | EchoHandling::Ask if is_echo && packet.is_echo_request() => {
-                self.handle_echo(packet, now);
-            }
-            _ if !self.has_event_room() => self.counts.full += 1,
-            _ => {
-                let packet = Bytes::copy_from_slice(packet.bytes());
-                self.events.push_back(StackEvent::Other(packet));
-            }
-        }
-    }
-
-    fn handle_echo(&mut self, packet: &Packet<'_>, now: Instant) {
-        let Some(content) = build::echo_content(packet.payload()) else {
-            self.counts.malformed += 1;
-            return;
-        };
-        // Limited like errors: a flood of requests must not become one of answers, or of requests elsewhere.
-        if !self.icmp.limiter.allows(now) || !self.has_event_room() {
-            self.counts.full += 1;
-            return;
-        }
-        if self.settings.echo == EchoHandling::Answer {
-            self.send_echo(packet, content);
-            return;
-        }
-
-        let request = Bytes::copy_from_slice(packet.bytes());
-        let content = request.slice_ref(&request[request.len() - content.len()..]);
-        let target = packet.destination();
-        let (echo, lost) = self.icmp.echoes.begin(request, target, now);
-        self.counts.full += lost;
-        self.events.push_back(StackEvent::EchoAsked {
-            echo,
-            target,
-            content,
-        });
-    }
-
-    /// Answers an echo request.
-    fn send_echo(&mut self, request: &Packet<'_>, content: &[u8]) {
-        let answer = build::echo_reply(request, content);
-        let answer = answer.filter(|answer| answer.len() <= self.settings.mtu);
-        let sent = answer.is_some_and(|answer| self.outgoing.push(answer));
-        self.counts.full += u64::from(!sent);
     }
 
     /// Tells the sender of a segment that there is no connection, as often as errors may be told.
@@ -761,14 +552,6 @@ impl Stack {
             None => {}
         }
     }
-}
-
-/// Whether both ends can be those of a flow (RFC 1122, section 3.2.1.3).
-fn is_sane(packet: &Packet<'_>) -> bool {
-    let flow = packet.flow();
-    let has_ports = [TCP, UDP].contains(&flow.protocol);
-    let ports = !has_ports || (flow.source_port != 0 && flow.destination_port != 0);
-    ports && is_host(flow.source) && is_host(flow.destination)
 }
 
 /// Whether it can be the address of one host, that is not the machine itself.
