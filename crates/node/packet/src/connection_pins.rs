@@ -48,9 +48,9 @@ pub struct ConnectionPins {
 
 struct PinState {
     pins: TcpPins<u64>,
-    /// Paths that were left, in that order.
+    /// Draining paths, the oldest first.
     left: Vec<DrainingPath>,
-    /// The first draining path, of those since the last time that there was none.
+    /// The number of the first path that was left since the last time that no path was draining.
     first: u64,
     /// The number of the path that the tunnel has now.
     current: u64,
@@ -59,7 +59,7 @@ struct PinState {
 struct DrainingPath {
     number: u64,
     sink: CapsuleSink,
-    /// When something was sent there last.
+    /// When a packet was last sent there.
     used: Instant,
 }
 
@@ -99,7 +99,7 @@ impl ConnectionPins {
         Some(number)
     }
 
-    /// A path that was left is no more: its connections go where new ones go, and hear from there that they are over.
+    /// Forgets a draining path: its connections follow the new ones, whose end resets them.
     pub fn forget(&self, number: u64) {
         self.steered
             .lock()
@@ -107,19 +107,19 @@ impl ConnectionPins {
             .retain(|path| path.number != number);
     }
 
-    /// For how long nothing was sent to a path that was left; `None` if it is no more.
+    /// How long a draining path has been idle; `None` if it is gone.
     pub fn idle(&self, number: u64) -> Option<Duration> {
         let steered = self.steered.lock();
         let path = steered.left.iter().find(|path| path.number == number)?;
         Some(path.used.elapsed())
     }
 
-    /// Whether there are any.
+    /// Whether any path is draining.
     pub(crate) fn is_needed(&self) -> bool {
         !self.steered.lock().left.is_empty()
     }
 
-    /// Whether a capsule has a super-packet of a connection that a path has which was left.
+    /// Whether a capsule is a super-packet of a connection on a draining path.
     fn has_left(&self, capsule: &Capsule) -> bool {
         match SuperCapsule::decode(&capsule.value) {
             Some(SuperCapsule::Packet { packet, .. }) => self.owner(packet).is_some(),
@@ -127,7 +127,7 @@ impl ConnectionPins {
         }
     }
 
-    /// The path that was left and has the connection of this packet.
+    /// The draining path with the connection of this packet.
     fn owner(&self, packet: &[u8]) -> Option<(u64, CapsuleSink)> {
         let packet = Packet::parse(packet).ok()?;
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! One direction of a tunnel of packets, between any two ends, which can be stopped where nothing is lost.
+//! One direction of a tunnel of packets, between any two ends, which can be stopped without losing any.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -40,13 +40,13 @@ pub enum Left {
 pub struct PacketDirection<'a> {
     /// The exchange of the datagrams.
     pub exchange: &'a Exchange,
-    /// The side that it comes from.
+    /// The side that its packets come from.
     pub from: Side,
-    /// Ends it where nothing is lost.
+    /// Stops it between packets.
     pub stop: &'a Stop,
-    /// Whether it is the only one into its sink, and hears when that breaks.
+    /// Whether no other direction leads into its sink, so that this one watches for a break of that.
     pub alone: bool,
-    /// How large payloads may be, and who is told.
+    /// The limits on payloads, and the sides that are told of them.
     pub limits: &'a Limits,
     /// Which packets go along paths that the tunnel has left, where it has moved.
     pub pins: Option<&'a ConnectionPins>,
@@ -81,10 +81,10 @@ impl PacketDirection<'_> {
         }
     }
 
-    /// The same of a tunnel of UDP whose datagrams are changed on their way. Capsules of other types go no further.
+    /// As [`Self::run`], for a tunnel of UDP whose datagrams are changed on their way. Capsules of other types are dropped.
     ///
     /// # Errors
-    /// A side broke, or a change has the tunnel end.
+    /// A side broke, or a change ended the tunnel.
     pub async fn run_changed(
         &self,
         source: &mut Source,
@@ -111,6 +111,7 @@ impl PacketDirection<'_> {
             // The opposite direction reads the same stream, and hears when it breaks. Asking here as well would wake this one for each frame
             // that leaves, though not for each QUIC datagram.
             let came = tokio::select! {
+                // Stop first: on a busy tunnel the other branches may always be ready.
                 biased;
                 () = self.stop.seen(), if filling.is_between() => DirectionEvent::Stop,
                 limit = first(&mut due) => DirectionEvent::Limit(limit),
@@ -194,7 +195,7 @@ impl PacketDirection<'_> {
         }
     }
 
-    /// Copies packets into an emptied batch, but for those that were `taken` before; whether all that are left found room.
+    /// Copies packets into an emptied batch, from the first that was not `taken` before; returns whether all found room.
     fn copy<'p>(
         &self,
         packets: impl Iterator<Item = &'p [u8]>,
@@ -329,7 +330,7 @@ impl PacketDirection<'_> {
         Ok(())
     }
 
-    /// Everything that was found, as capsules.
+    /// The packets and capsules of a fill, as capsules.
     fn as_capsules(
         &self,
         filling: &Filling<'_>,
@@ -426,6 +427,7 @@ impl Sink {
 pub(crate) async fn broken(sink: &Mutex<Shared>) -> Reset {
     poll_fn(|cx| match sink.try_lock() {
         Ok(mut outgoing) => pin!(outgoing.broken()).poll(cx),
+        // The holder is writing, and sees a break itself.
         Err(_) => Poll::Pending,
     })
     .await

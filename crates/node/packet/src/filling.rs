@@ -80,7 +80,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// The same, of which packets alone are taken, and nothing that a device would hear of.
+    /// The same, which takes packets alone: capsules for a device are dropped.
     pub(crate) fn of_packets(source: &'a mut Source, to: &'a Sink, exchange: &Exchange) -> Self {
         let mut filling = Self::new(source, to, exchange);
         if let Reading::Capsules(unwrapping) = &mut filling.reading {
@@ -97,7 +97,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// The capsules that the device has which is the end, if there are any.
+    /// The capsules of the device at the end, if there are any.
     pub(crate) fn take_capsules(&mut self) -> Option<DeviceCapsules> {
         match &mut self.reading {
             Reading::End(reader) => reader.take_capsules(),
@@ -105,7 +105,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Whether nothing is lost where the direction stops now.
+    /// Whether the direction can stop now without losing a packet or a part of a capsule.
     pub(crate) fn is_between(&self) -> bool {
         let has_changed_all = |changes: &DatagramChanges| changes.is_between();
         let is_between = match &self.reading {
@@ -213,7 +213,7 @@ impl Reading<'_> {
         }
     }
 
-    /// What was found: where it is, unless all of it `is_copied` into the batch.
+    /// The packets: where they lie, unless all of them were copied into the batch.
     fn packets<'b>(
         &'b self,
         batch: &'b Batch,
@@ -268,6 +268,7 @@ impl<'a> Unwrapping<'a> {
         }
 
         while !is_full && batch.len() < MAX_RUN_DATAGRAMS && !self.ended {
+            // A stopped direction reads no further: bytes that it took now would be lost with it.
             let stops = direction.stop.is_set() && self.is_between();
             let data = match if stops {
                 None
@@ -278,6 +279,7 @@ impl<'a> Unwrapping<'a> {
                 None if has_read || stops => return Ok(Filled::Packets),
                 None => tokio::select! {
                     biased;
+                    // Datagrams first: they age, and the stream keeps its bytes.
                     () = self.capsules.beside.fill() => {
                         self.take_beside(direction, batch)?;
                         return Ok(Filled::Packets);
@@ -307,8 +309,8 @@ impl<'a> Unwrapping<'a> {
         ended.map_err(|error| Broken::malformed(direction.from, error.to_string()))
     }
 
-    /// Puts every packet that is complete into the batch; says whether that is full. Capsules that are not known are passed over (RFC
-    /// 9297, 3.2).
+    /// Puts every complete packet into the batch; returns whether that is full. Capsules of unknown types are skipped (RFC 9297,
+    /// section 3.2).
     fn decode(
         &mut self,
         direction: &PacketDirection<'_>,
@@ -412,7 +414,7 @@ impl<'a> Unwrapping<'a> {
         match batch.push(&packet) {
             Ok(()) => true,
             Err(PushError::Full) => {
-                // Where it came from, if it was there already.
+                // In front: packets keep their order.
                 self.next.push_front(packet);
                 false
             }

@@ -139,11 +139,12 @@ impl PacketDirection<'_> {
         if stream.is_between() {
             Ok(stream)
         } else {
+            // A direction broke within a capsule: the peer would take further bytes for its rest.
             Err(Broken::torn())
         }
     }
 
-    /// How it ends where the stream that it leads to was reset.
+    /// The end of a direction whose sink was reset.
     pub(crate) fn was_reset(&self, reset: Reset) -> Result<Left, Broken> {
         match reset {
             // The receiver has all it wants (RFC 9113, 8.1).

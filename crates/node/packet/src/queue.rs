@@ -55,9 +55,9 @@ pub struct Queue {
     buffer: Vec<u8>,
     waiting: VecDeque<QueueEntry>,
     bytes: usize,
-    /// How many went before the first that waits: its number.
+    /// The number of the first waiting datagram: how many came before it.
     first: u64,
-    /// The memory that it takes above [`UNCHARGED`], where someone is charged.
+    /// The charge for its memory above [`UNCHARGED`], if it has an owner.
     charge: Option<Charge>,
 }
 
@@ -120,6 +120,7 @@ impl Queue {
             dropped += self.drop_oldest();
         }
 
+        // At twice the bound, at least half of the buffer is free: each byte is moved about once.
         if self.buffer.len() + datagram.len() > 2 * self.bounds.bytes {
             self.compact();
         }
@@ -178,12 +179,12 @@ impl Queue {
         memory(self.buffer.capacity(), self.waiting.capacity()) > RETAINED
     }
 
-    /// The number of the first that waits; those behind it follow.
+    /// The number of the first waiting datagram; the others follow it.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Forgets those with numbers below `end`.
+    /// Drops the datagrams with numbers below `end`.
     pub fn forget(&mut self, end: u64) {
         while self.first < end && !self.is_empty() {
             self.drop_oldest();
@@ -220,7 +221,7 @@ impl Queue {
             && self.waiting.len() < self.waiting.capacity()
     }
 
-    /// Makes room for a datagram by compacting, or by more memory; whether the owner may have that.
+    /// Makes room for a datagram by compacting, or by more memory; false if the owner may not have that.
     fn grow(&mut self, length: usize) -> bool {
         if self.gone() >= self.buffer.len() / 2 {
             self.compact();
@@ -237,6 +238,7 @@ impl Queue {
         }
 
         if let Some(charge) = &mut self.charge {
+            // Before the memory is taken, which the owner may not have.
             let charged = memory(bytes, entries).saturating_sub(UNCHARGED);
             if charge.grow(charged.saturating_sub(charge.bytes())).is_err() {
                 return false;
@@ -247,7 +249,8 @@ impl Queue {
         true
     }
 
-    /// Drops the oldest for a datagram of this length, a quarter at once: then all that is left is moved. Returns how many went.
+    /// Drops the oldest datagrams to make room for one of this length, a quarter of the memory at once, as the rest is moved each time.
+    /// Returns how many were dropped.
     fn drop_for(&mut self, length: usize) -> usize {
         let capacity = self.buffer.capacity();
         let wanted = length.max(capacity / 4);
@@ -279,7 +282,7 @@ impl Queue {
     }
 }
 
-/// Memory of a buffer of so many bytes, and of so many entries.
+/// The memory of a buffer and of its entries, in bytes.
 fn memory(bytes: usize, entries: usize) -> usize {
     bytes + entries * size_of::<QueueEntry>()
 }
