@@ -44,7 +44,7 @@ pub(crate) struct BasicAuth {
     realm: String,
     users: Users,
     memory: Arc<Memory>,
-    /// Digests of pairs that the file of now does not know.
+    /// Digests of pairs that are wrong by the current file.
     wrong: Arc<Mutex<Cache<Vec<u8>, ()>>>,
     hashing: Arc<Hashing>,
 }
@@ -57,8 +57,8 @@ struct Memory {
 }
 
 impl BasicAuth {
-    /// Reads the file of users; `path` is the path of `config`. Passwords that the same listener knows are right need not be checked
-    /// again, and those that wait for a check wait in the same line.
+    /// Reads the file of users; `path` is the path of `config`. The listener keeps its memory of right passwords, and its waiting
+    /// checks.
     pub fn build(
         config: &Basic,
         path: &str,
@@ -124,6 +124,7 @@ impl BasicAuth {
             return known;
         }
 
+        // No user can have such a password, so the quick answer tells nothing about this one.
         if password.len() > PASSWORD_LIMIT {
             return Err(Refusal::Basic);
         }
@@ -161,6 +162,7 @@ impl BasicAuth {
         let wrong = self.wrong.clone();
 
         let check = tokio::task::spawn_blocking(move || {
+            // The hash comes first, for an unknown user as well: the time of the answer must not tell whether the user exists.
             let right = bcrypt::verify(password, &hash).unwrap_or(false) && known;
             // Before the turn ends, so that a check of the same pair finds it.
             if right {
@@ -186,6 +188,7 @@ impl BasicAuth {
     /// The remembered result for a pair; `None` if there is none.
     fn recall(&self, user: &str, digest: &[u8], now: u64) -> Option<Result<(), Refusal>> {
         let right = self.memory.right.lock().find(user, now).cloned();
+        // The file may have another hash for the user since the password was right.
         if let Some((known, proof)) = right
             && verify_slices_are_equal(&known, digest).is_ok()
             && self.proof(user) == Some(proof)

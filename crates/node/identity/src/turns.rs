@@ -81,7 +81,7 @@ struct Line {
 #[derive(Debug, Default)]
 struct Wrong {
     pairs: HashMap<Pair, Count>,
-    /// Pairs in the order in which they came.
+    /// Pairs in the order of their first wrong passwords.
     order: VecDeque<Pair>,
     /// How many pairs each source has here.
     sources: HashMap<Source, usize>,
@@ -94,7 +94,7 @@ struct Count {
 }
 
 impl Turns {
-    /// A check waits from now on. Returns one that has to go for it: the oldest of those who wait for most.
+    /// Enters a check. Returns another that had to make room for it: the oldest of the user with the most at the source with the most.
     pub(crate) fn enter(&mut self, pair: &Pair, ticket: Ticket) -> Option<Ticket> {
         let own = self.lines.get(&pair.source).map_or(0, |line| line.waiting);
         let lost = match () {
@@ -127,7 +127,7 @@ impl Turns {
         lost
     }
 
-    /// A check does not wait any more.
+    /// Removes a check that was given up.
     pub(crate) fn leave(&mut self, pair: &Pair, ticket: Ticket) {
         let Some(line) = self.lines.get_mut(&pair.source) else {
             return;
@@ -157,6 +157,7 @@ impl Turns {
 
         let (at, user) = found.or_else(|| self.eligible(now, |_, _| true))?;
         self.turn = self.turn.wrapping_add(1);
+        // Source and user go behind the others of their lines: they have had their turn.
         let source = self.order.remove(at)?;
         self.order.push_back(source);
         let line = self.lines.get_mut(&source)?;
@@ -175,7 +176,7 @@ impl Turns {
         Some((pair, ticket))
     }
 
-    /// A check has run: whether the password was right, if that was found out.
+    /// Ends a check; `right` is the result, if there is one.
     pub(crate) fn done(&mut self, pair: &Pair, right: Option<bool>, now: Instant) {
         self.running.remove(pair);
         self.wrong.forget_before(now);
@@ -215,9 +216,10 @@ impl Turns {
         })
     }
 
-    /// Takes the oldest check of the user who has most of a source's.
+    /// Drops the oldest check of the user with the most checks at a source.
     fn drop_of(&mut self, source: Source) -> Option<Ticket> {
         let line = self.lines.get_mut(&source)?;
+        // Of equals the first in line: `max_by_key` takes the last, and the order is reversed.
         let most = (0..line.users.len())
             .rev()
             .max_by_key(|user| line.users[*user].1.len())?;
@@ -226,7 +228,7 @@ impl Turns {
         lost
     }
 
-    /// One ticket of this user was taken out.
+    /// Accounts for a ticket that was taken from this user.
     fn removed(&mut self, source: Source, user: usize) {
         let Some(line) = self.lines.get_mut(&source) else {
             return;
@@ -293,7 +295,7 @@ impl Wrong {
         }
     }
 
-    /// Forgets the oldest that were not wrong again for long enough.
+    /// Forgets the oldest pairs whose last wrong password is long ago.
     fn forget_before(&mut self, now: Instant) {
         while let Some(oldest) = self.order.front().cloned() {
             let ended = self
