@@ -110,11 +110,9 @@ impl<K: Eq + Hash> OtherProcesses<K> {
 
     /// Gives another process the datagrams of a session that this one does not have. False: it may begin one.
     pub fn give(&mut self, session: K, run: &ReceivedRun<'_>) -> bool {
-        let Some(siblings) = &mut self.siblings else {
+        let Some(siblings) = &self.siblings else {
             return false;
         };
-        // The datagrams may have come before the news of the process that is to have them.
-        siblings.look_again();
         let Some(newest) = siblings.newest() else {
             return self.ask(session, None, run);
         };
@@ -125,11 +123,10 @@ impl<K: Eq + Hash> OtherProcesses<K> {
     }
 
     /// Gives datagrams of someone who is new to the process that takes those. False: that is this one, or it may be.
-    pub fn give_newest(&mut self, run: &ReceivedRun<'_>) -> bool {
-        let Some(siblings) = &mut self.siblings else {
+    pub fn give_newest(&self, run: &ReceivedRun<'_>) -> bool {
+        let Some(siblings) = &self.siblings else {
             return false;
         };
-        siblings.look_again();
         let newest = siblings.newest();
         newest.is_some_and(|newest| {
             siblings.try_forward(newest, ForwardKind::Final, run) || siblings.drains()
