@@ -513,6 +513,10 @@ fn mistakes_of_one_stream_end_that_stream() {
             Reason::FLOW_CONTROL_ERROR,
         ),
         (
+            begun(frame(FrameKind::WindowUpdate, 0, 1, &[0; 4])),
+            Reason::PROTOCOL_ERROR,
+        ),
+        (
             begun(frame(FrameKind::Data, 0, 1, &[0; 16_000]).repeat(7)),
             Reason::FLOW_CONTROL_ERROR,
         ),

@@ -112,14 +112,6 @@ fn connection_errors() -> Vec<(Vec<u8>, u32)> {
             frame(HEADERS, END_HEADERS | END_STREAM, 1, &[0x80]),
             COMPRESSION_ERROR,
         ),
-        (
-            [
-                frame(HEADERS, END_HEADERS, 1, &head),
-                frame(WINDOW_UPDATE, 0, 1, &[0; 4]),
-            ]
-            .concat(),
-            PROTOCOL_ERROR,
-        ),
         (frame(SETTINGS, 0, 0, b"12345"), FRAME_SIZE_ERROR),
         (frame(PING, 0, 0, b"1234567"), FRAME_SIZE_ERROR),
         (frame(RST_STREAM, 0, 1, b"123"), FRAME_SIZE_ERROR),
@@ -160,6 +152,10 @@ fn stream_errors() -> Vec<(Vec<u8>, u32)> {
                 frame(WINDOW_UPDATE, 0, 3, &[0x7f, 0xff, 0xff, 0xff]),
             ),
             FLOW_CONTROL_ERROR,
+        ),
+        (
+            begun(&head(b""), frame(WINDOW_UPDATE, 0, 3, &[0; 4])),
+            PROTOCOL_ERROR,
         ),
     ]
 }

@@ -503,7 +503,7 @@ impl<C: Content> Connection<C> {
         self.meter.update();
         let bytes = i64::from(u32::from_be_bytes(bytes) & 0x7fff_ffff);
 
-        if bytes == 0 {
+        if head.stream == 0 && bytes == 0 {
             return Err(ConnectionError::protocol("WINDOW_UPDATE of nothing"));
         }
         if head.stream == 0 {
@@ -524,7 +524,11 @@ impl<C: Content> Connection<C> {
             };
         };
 
-        if stream.sending.window.shift(bytes) {
+        // RFC 9113, section 6.9: on a stream, either mistake ends that stream alone.
+        if bytes == 0 {
+            let reason = Reason::PROTOCOL_ERROR;
+            self.break_stream(head.stream, reason, "WINDOW_UPDATE of nothing");
+        } else if stream.sending.window.shift(bytes) {
             self.schedule(head.stream, false);
         } else {
             let reason = Reason::FLOW_CONTROL_ERROR;
