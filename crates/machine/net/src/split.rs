@@ -78,7 +78,7 @@ enum WriteIo {
 struct Abortable {
     transport: Transport,
     abort: Arc<AtomicBool>,
-    /// A read has failed: TLS has said its alert, and must not be asked again.
+    /// A read has failed, and is not repeated: rustls would give the same error, but take bytes off the socket before.
     has_failed: bool,
 }
 

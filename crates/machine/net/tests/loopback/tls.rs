@@ -191,6 +191,35 @@ async fn many_records_of_a_link_leave_in_one_write() {
     assert!(writes_of_bulk(false).await > 1);
 }
 
+/// A broken record comes from the socket below TLS, before or after our own end of the session.
+async fn a_broken_record_is_an_error(has_ended: bool) {
+    let (near, far) = tls_pair(tcp_pair().await).await;
+    let (mut read, mut write) = far.split();
+    if has_ended {
+        write.shutdown().await.unwrap();
+    }
+
+    let (Transport::TlsClient(near), ..) = near.into_parts() else {
+        panic!("a client of TLS");
+    };
+    let (mut below, _session) = near.into_inner();
+    below
+        .write_all(b"\x17\x03\x03\x00\x20no key has made these 32 octets.")
+        .await
+        .unwrap();
+
+    // Who reads on after the error finds no more than that.
+    for _ in 0..2 {
+        read.read_u8().await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn a_broken_record_is_an_error_also_after_our_own_end() {
+    a_broken_record_is_an_error(false).await;
+    a_broken_record_is_an_error(true).await;
+}
+
 #[tokio::test]
 async fn another_authoritys_server_is_refused_and_hears_an_alert() {
     let (authority, stranger) = (Authority::new(), Authority::new());
