@@ -1,4 +1,19 @@
 //! The other processes that have a node's socket: their datagrams go there, and those that they opened or received for this one are taken.
+//!
+//! Each process has keys of its own with a neighbour, which sends everything under the keys that it got last. A datagram is given to the
+//! process that has its keys, whichever process received it. That one opens it, and then:
+//!
+//! | frames for                | are handled by                                                              |
+//! |---------------------------|-----------------------------------------------------------------------------|
+//! | an exchange that it has   | this process                                                                |
+//! | any other exchange        | the process that has it; if none has, the newest one, which begins it       |
+//!
+//! The newest process may have no keys yet when it begins an exchange. It asks the neighbour for them, at an address that only the others
+//! know. So two things have to happen in this order, whatever a process hears first:
+//!
+//! 1. Another process is told where neighbours are before anything is given to it ([`Company::others`]).
+//! 2. Frames of an exchange that a process does not have are offered to the others before they are handled. This is so from the start
+//!    ([`Engine::set_shared`]), as datagrams may come before the news of the process that is to have them.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,26 +49,29 @@ enum Had {
 /// The other processes.
 #[derive(Debug)]
 pub(crate) struct Company {
-    others: OtherProcesses<Had>,
+    /// Datagrams are given to them through [`Company::others`].
+    processes: OtherProcesses<Had>,
     /// Where their messages are.
     room: Vec<u8>,
     told: Instant,
-    /// How many there were then.
-    known: usize,
     is_draining: bool,
 }
 
 impl Company {
-    /// Those that are met there.
+    /// Those that are met there, by the process with this engine.
     ///
     /// # Errors
     /// When the run time refuses the descriptors.
-    pub(crate) fn new(rendezvous: Option<Rendezvous>) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        rendezvous: Option<Rendezvous>,
+        engine: &mut Engine,
+    ) -> std::io::Result<Self> {
+        // Not only once there is another process: its first datagrams may come before it is known.
+        engine.set_shared(rendezvous.is_some());
         Ok(Self {
-            others: OtherProcesses::new(rendezvous)?,
+            processes: OtherProcesses::new(rendezvous)?,
             room: Vec::new(),
             told: Instant::now(),
-            known: 0,
             is_draining: false,
         })
     }
@@ -63,7 +81,7 @@ impl Company {
         &mut self,
         receive: impl Future<Output = R>,
     ) -> NextDatagrams<R> {
-        self.others.next_or(&mut self.room, receive).await
+        self.processes.next_or(&mut self.room, receive).await
     }
 
     /// Takes messages that other processes have sent already, at most as many as of the socket.
@@ -71,7 +89,7 @@ impl Company {
         for _ in 0..BATCH {
             match self.next_or(std::future::ready(())).await {
                 NextDatagrams::Forwarded(arrived) => self.hear(engine, arrived),
-                NextDatagrams::Received(()) if !self.others.has_any() => return,
+                NextDatagrams::Received(()) if !self.processes.has_any() => return,
                 NextDatagrams::Received(()) => {}
             }
         }
@@ -81,44 +99,54 @@ impl Company {
     pub(crate) fn look(&mut self, engine: &Mutex<Engine>, is_draining: &AtomicBool) {
         if !self.is_draining && is_draining.load(Ordering::Relaxed) {
             self.is_draining = true;
-            self.others.drain();
+            self.processes.drain();
         }
-        let known = std::mem::replace(&mut self.known, self.others.count());
         // Alone, as nearly always: the engine need not be locked.
-        if self.known == 0 && known == 0 {
-            return;
-        }
-
         let now = Instant::now();
-        let mut engine = engine.lock();
-        engine.set_shared(self.known > 0);
-        // A process that has just come knows no address yet.
-        if self.known > known || now >= self.told + TELL {
-            self.told = now;
-            for known in engine.whereabouts(now) {
-                self.others.tell(&run(known.address, &known.encode()));
-            }
+        let is_due = self.processes.has_any() && now >= self.told + TELL;
+        if self.processes.take_newcomers() || is_due {
+            self.tell(&engine.lock(), now);
         }
     }
 
     /// When that is to be done again.
     pub(crate) fn due(&self, now: Instant) -> Instant {
-        match self.known {
-            0 => now + IDLE,
-            _ => self.told + TELL,
+        match self.processes.has_any() {
+            true => self.told + TELL,
+            false => now + IDLE,
+        }
+    }
+
+    /// The other processes, to give them datagrams: those that have just come are told first where neighbours are, as they could not
+    /// answer before.
+    fn others(&mut self, engine: &Engine) -> &mut OtherProcesses<Had> {
+        if self.processes.take_newcomers() {
+            self.tell(engine, Instant::now());
+        }
+        &mut self.processes
+    }
+
+    fn tell(&mut self, engine: &Engine, now: Instant) {
+        self.told = now;
+        for known in engine.whereabouts(now) {
+            self.processes.tell(&run(known.address, &known.encode()));
         }
     }
 
     /// A datagram came by the socket.
     pub(crate) fn take(&mut self, engine: &mut Engine, datagram: &Bytes, came: Came) {
-        // Alone, nothing is decoded twice; with others, a look at the packet finds its process.
-        let is_given = self.others.has_any()
+        // On a socket of this process alone, nothing is decoded twice; with others, a look at the packet finds its process.
+        let is_given = self.processes.may_have_any()
             && match engine.process_of(datagram) {
                 DatagramProcess::Own => false,
                 DatagramProcess::OfKeys(keys) => {
-                    self.others.give(Had::Keys(keys), &run(came.from, datagram))
+                    let datagram = run(came.from, datagram);
+                    self.others(engine).give(Had::Keys(keys), &datagram)
                 }
-                DatagramProcess::Newest => self.others.give_newest(&run(came.from, datagram)),
+                DatagramProcess::Newest => {
+                    let datagram = run(came.from, datagram);
+                    self.others(engine).give_newest(&datagram)
+                }
             };
         if !is_given {
             engine.handle_late_datagram(datagram, came);
@@ -152,7 +180,7 @@ impl Company {
 
         if let Some(foreign) = engine.foreign(bytes, came) {
             let had = Had::Exchange(foreign.exchange());
-            if engine.has(&foreign) || !self.others.give_on(had, forwarded) {
+            if engine.has(&foreign) || !self.others(engine).give_on(had, forwarded) {
                 engine.handle_foreign(foreign);
             }
             return;
@@ -161,7 +189,10 @@ impl Company {
             let datagram = Bytes::copy_from_slice(datagram);
             let is_given = match engine.process_of(&datagram) {
                 DatagramProcess::Own | DatagramProcess::Newest => false,
-                DatagramProcess::OfKeys(keys) => self.others.give_on(Had::Keys(keys), forwarded),
+                DatagramProcess::OfKeys(keys) => {
+                    let others = self.others(engine);
+                    others.give_on(Had::Keys(keys), forwarded)
+                }
             };
             if !is_given {
                 engine.handle_late_datagram(&datagram, came);
@@ -175,7 +206,8 @@ impl Company {
         while let Some(foreign) = engine.poll_foreign() {
             let message = engine.encode_foreign(&foreign);
             let had = Had::Exchange(foreign.exchange());
-            if !self.others.give(had, &run(foreign.from(), &message)) {
+            let message = run(foreign.from(), &message);
+            if !self.others(engine).give(had, &message) {
                 engine.handle_foreign(foreign);
             }
         }
@@ -191,3 +223,6 @@ fn run(source: SocketAddr, bytes: &[u8]) -> ReceivedRun<'_> {
         bytes,
     }
 }
+
+#[cfg(test)]
+mod tests;

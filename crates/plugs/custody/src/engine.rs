@@ -101,7 +101,7 @@ struct KnownKeys {
     removed: HashMap<PublicKey, NeighbourId>,
     /// The epochs: the names by which this node knows shared keys.
     epochs: KnownEpochs,
-    /// Other processes have the node's key too.
+    /// Other processes may have the node's key too.
     is_shared: bool,
     /// Frames that came under our keys, for exchanges that those processes may have.
     foreign: VecDeque<ForeignFrames>,

@@ -75,17 +75,21 @@ impl Neighbour {
         }
     }
 
-    /// Moves it to this address, which the operator or another process has named.
+    /// Moves it to this address, which the operator or another process has named: there it need not show any more that it receives.
     pub fn lead(&mut self, address: SocketAddr) {
-        if self.address() != Some(address) {
-            self.path = Some(Path::new(address, true));
+        match &mut self.path {
+            Some(path) if path.address == address => path.validated = true,
+            _ => self.path = Some(Path::new(address, true)),
         }
     }
 
     /// Another process of this node, which has keys with the neighbour, has heard it at this address.
     pub fn is_said_to_be_at(&mut self, from: SocketAddr, bytes: usize, now: Instant) {
-        if self.path.is_none() {
-            self.came_from(from, bytes, now);
+        match &mut self.path {
+            None => self.came_from(from, bytes, now),
+            // A HELLO has to fit into what may be said there before it is validated: without these bytes, it might never.
+            Some(path) if path.address == from => path.heard += bytes as u64,
+            Some(_) => {}
         }
     }
 

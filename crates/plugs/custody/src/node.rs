@@ -210,7 +210,7 @@ impl Custody {
     ) -> io::Result<()> {
         let _driven = Driven::claim(&self.0)?;
         let DatagramSocket { socket, rendezvous } = socket.into();
-        let mut company = Company::new(rendezvous)?;
+        let mut company = Company::new(rendezvous, &mut self.0.engine.lock())?;
         let timed = TimedSocket::new(socket)?;
         let socket = timed.socket();
         // A datagram that fills the byte beyond the maximum is too long.

@@ -63,10 +63,16 @@ impl<K: Eq + Hash> OtherProcesses<K> {
             .is_some_and(|siblings| !siblings.is_alone())
     }
 
-    /// How many there are.
+    /// Whether there may be one, now or later.
     #[must_use]
-    pub fn count(&self) -> usize {
-        self.siblings.as_ref().map_or(0, Siblings::count)
+    pub fn may_have_any(&self) -> bool {
+        self.siblings.is_some()
+    }
+
+    /// As [`Siblings::take_newcomers`].
+    pub fn take_newcomers(&mut self) -> bool {
+        let siblings = self.siblings.as_mut();
+        siblings.is_some_and(Siblings::take_newcomers)
     }
 
     /// Lets another process have the clients that come.

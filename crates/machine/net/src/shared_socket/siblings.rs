@@ -31,6 +31,8 @@ pub struct Siblings {
     peers: Vec<Peer>,
     /// Connections of our user that have not said yet who they are.
     callers: Vec<Caller>,
+    /// A peer has come since [`Self::take_newcomers`] was called.
+    has_newcomers: bool,
     /// The number of the peer that is heard next.
     turn: usize,
 }
@@ -120,6 +122,7 @@ impl Siblings {
             own: rendezvous.own,
             drains: false,
             listener: registered(rendezvous.listener)?,
+            has_newcomers: !peers.is_empty(),
             peers,
             callers: Vec::new(),
             turn: 0,
@@ -247,6 +250,13 @@ impl Siblings {
             }
         }
         self.hear_callers();
+    }
+
+    /// Whether processes have come since the last call, after a [look](Self::look_again) for more: for those who have something to tell
+    /// a process before they forward anything to it.
+    pub fn take_newcomers(&mut self) -> bool {
+        self.look_again();
+        std::mem::take(&mut self.has_newcomers)
     }
 
     /// The next datagrams that another process forwards, which are put into `room`: [`Arrived::decode`] reads them there. While it is
@@ -380,6 +390,7 @@ impl Siblings {
         };
         peer.tell();
         self.peers.push(peer);
+        self.has_newcomers = true;
     }
 
     fn poll_peer(&mut self, number: usize, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Heard> {

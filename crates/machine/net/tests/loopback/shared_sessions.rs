@@ -81,6 +81,23 @@ async fn forwarded_datagrams_and_those_of_the_socket_take_turns() {
 }
 
 #[tokio::test]
+async fn a_newcomer_is_reported_once_and_before_anything_is_given_to_it() {
+    let socket = listen::udp(loopback()).unwrap();
+    let client: SocketAddr = "192.0.2.1:7".parse().unwrap();
+    let mut older = process(&socket);
+    assert!(!older.take_newcomers());
+    let mut newer = process(&socket);
+    assert!(newer.take_newcomers(), "it found the older one");
+    assert!(!older.has_any(), "its connection waits");
+    assert!(older.take_newcomers());
+    assert!(!older.take_newcomers());
+
+    assert!(older.give(client, &run(client, b"word")));
+    let mut room = Vec::new();
+    assert_eq!(forwarded(&mut newer, &mut room).await, b"word");
+}
+
+#[tokio::test]
 async fn one_that_stands_still_is_not_asked_about_the_sessions_of_another() {
     let socket = listen::udp(loopback()).unwrap();
     let client: SocketAddr = "192.0.2.1:7".parse().unwrap();

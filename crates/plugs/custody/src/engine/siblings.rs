@@ -52,7 +52,8 @@ pub struct ForeignFrames {
 }
 
 impl Engine {
-    /// Whether other processes have the node's socket.
+    /// Whether other processes may have the node's socket, now or later: then frames of exchanges that this process does not have wait
+    /// for [`poll_foreign`](Self::poll_foreign).
     pub fn set_shared(&mut self, is_shared: bool) {
         self.keys.is_shared = is_shared;
     }
@@ -149,14 +150,16 @@ impl Engine {
         known.collect()
     }
 
-    /// Takes the address of a neighbour from another process. An address where this process hears the neighbour itself counts more.
+    /// Takes the address of a neighbour from another process, at which the neighbour has shown that process that it receives. An address
+    /// where this process hears the neighbour itself counts more.
     pub fn handle_whereabouts(&mut self, told: &Whereabouts, now: Instant) {
         let Some(id) = self.keys.known.get(&told.key) else {
             return;
         };
         let neighbour = &mut self.neighbours[id.0];
         let is_better = told.is_heard && neighbour.is_silent(now);
-        if is_better || neighbour.address().is_none() {
+        let address = neighbour.address();
+        if is_better || address.is_none_or(|known| known == told.address) {
             neighbour.lead(told.address);
         }
     }

@@ -11,6 +11,7 @@ mod months;
 mod neighbour;
 mod pair;
 mod paths;
+mod siblings;
 mod tunnels;
 
 use std::net::SocketAddr;
