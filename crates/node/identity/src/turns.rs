@@ -81,7 +81,7 @@ struct Line {
 #[derive(Debug, Default)]
 struct Wrong {
     pairs: HashMap<Pair, Count>,
-    /// Pairs in the order of their first wrong passwords.
+    /// Pairs in the order of their last wrong passwords, so that those to forget are in front.
     order: VecDeque<Pair>,
     /// How many pairs each source has here.
     sources: HashMap<Source, usize>,
@@ -267,6 +267,8 @@ impl Wrong {
                 times: count.times.saturating_add(1),
                 last: now,
             };
+            self.order.retain(|known| known != pair);
+            self.order.push_back(pair.clone());
             return;
         }
 
@@ -485,5 +487,18 @@ mod tests {
         );
         turns.done(&pair(2, "alice"), None, now + COUNTED_FOR);
         assert!(turns.wrong.pairs.is_empty() && turns.wrong.sources.is_empty());
+    }
+
+    #[test]
+    fn one_who_goes_on_guessing_keeps_no_one_else_from_being_forgotten() {
+        let (mut turns, now) = (Turns::default(), Instant::now());
+        turns.done(&pair(1, "mallory"), Some(false), now);
+        turns.done(&pair(2, "alice"), Some(false), now);
+        let later = now + COUNTED_FOR / 2;
+        turns.done(&pair(1, "mallory"), Some(false), later);
+
+        turns.done(&pair(3, "bob"), None, now + COUNTED_FOR);
+        assert!(turns.wrong.knows(pair(1, "").source) && !turns.wrong.knows(pair(2, "").source));
+        assert_eq!(turns.wrong.order.len(), 1);
     }
 }
