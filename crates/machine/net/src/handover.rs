@@ -14,7 +14,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -34,7 +34,7 @@ const NAME: usize = 255;
 #[doc(alias = "bound")]
 const MOST: usize = 1024;
 
-/// How long the other process may take for each message: its user is ours, and it may stand still all the same.
+/// How long the other process may take for all messages: its user is ours, and it may stand still all the same, or take one now and then.
 #[doc(alias = "bound")]
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -62,15 +62,14 @@ enum HandoverMessage {
 /// Gives sockets to the process at the other end, which must be of this process's user. They stay open here as well.
 ///
 /// # Errors
-/// When the other process is another user's, is gone or takes none for 30 seconds, or a name is too
+/// When the other process is another user's, is gone or has not taken all in 30 seconds, or a name is too
 /// long. It may have received some of the sockets then.
 pub fn send(to: &impl AsFd, sockets: &[GivenSocket]) -> io::Result<()> {
     check_user(to)?;
-    set_socket_timeout(to, Timeout::Send, Some(PATIENCE))?;
-    send_all(to, sockets)
+    send_all(to, sockets, Instant::now() + PATIENCE)
 }
 
-fn send_all(to: &impl AsFd, sockets: &[GivenSocket]) -> io::Result<()> {
+fn send_all(to: &impl AsFd, sockets: &[GivenSocket], until: Instant) -> io::Result<()> {
     for GivenSocket { name, descriptor } in sockets {
         if name.len() > NAME {
             let reason = format!("the name {name:?} of a socket is longer than {NAME} bytes");
@@ -82,6 +81,7 @@ fn send_all(to: &impl AsFd, sockets: &[GivenSocket]) -> io::Result<()> {
         let mut beside = SendAncillaryBuffer::new(&mut space);
         beside.push(SendAncillaryMessage::ScmRights(&descriptors));
         let message = [IoSlice::new(&[SOCKET]), IoSlice::new(name.as_bytes())];
+        wait_until(until, to, Timeout::Send)?;
         send_one(to, &message, &mut beside)?;
     }
 
@@ -90,6 +90,7 @@ fn send_all(to: &impl AsFd, sockets: &[GivenSocket]) -> io::Result<()> {
         .to_be_bytes();
     let message = [IoSlice::new(&[END]), IoSlice::new(&count)];
     let mut nothing = SendAncillaryBuffer::default();
+    wait_until(until, to, Timeout::Send)?;
     send_one(to, &message, &mut nothing)
 }
 
@@ -106,17 +107,17 @@ fn send_one(
 /// Takes the sockets that the process at the other end gives, which must be of this process's user, and waits for it.
 ///
 /// # Errors
-/// When the other process is another user's, ends before it has given all, gives none for 30 seconds, or
+/// When the other process is another user's, ends before it has given all, has not given all in 30 seconds, or
 /// gives something else.
 pub fn receive(from: &impl AsFd) -> io::Result<Vec<PassedSocket>> {
     check_user(from)?;
-    set_socket_timeout(from, Timeout::Recv, Some(PATIENCE))?;
-    receive_all(from)
+    receive_all(from, Instant::now() + PATIENCE)
 }
 
-fn receive_all(from: &impl AsFd) -> io::Result<Vec<PassedSocket>> {
+fn receive_all(from: &impl AsFd, until: Instant) -> io::Result<Vec<PassedSocket>> {
     let mut sockets = Vec::new();
     loop {
+        wait_until(until, from, Timeout::Recv)?;
         match receive_one(from)? {
             HandoverMessage::Socket(_) if sockets.len() >= MOST => {
                 return Err(malformed("it gives too many sockets"));
@@ -184,12 +185,26 @@ fn check_user(other: &impl AsFd) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 
+/// Has the next message wait no longer than until then: the bound is on all of them, so that no one is kept by a message now and then.
+fn wait_until(until: Instant, socket: &impl AsFd, which: Timeout) -> io::Result<()> {
+    let left = until.saturating_duration_since(Instant::now());
+    // To the kernel, no time means without end.
+    if left.is_zero() {
+        return Err(stands_still());
+    }
+    Ok(set_socket_timeout(socket, which, Some(left))?)
+}
+
 /// The error of a message that did not pass.
 fn in_time(error: Errno) -> io::Error {
     match error {
-        Errno::AGAIN => io::Error::new(io::ErrorKind::TimedOut, "the other process stands still"),
+        Errno::AGAIN => stands_still(),
         error => error.into(),
     }
+}
+
+fn stands_still() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the other process stands still")
 }
 
 fn malformed(reason: &str) -> io::Error {
@@ -249,20 +264,44 @@ mod tests {
 
     #[test]
     fn one_that_gives_or_takes_nothing_is_not_waited_for_without_end() {
-        let soon = Some(Duration::from_millis(10));
+        let soon = || Instant::now() + Duration::from_millis(10);
         let (one, other) = pair();
-        set_socket_timeout(&other, Timeout::Recv, soon).unwrap();
-        let error = receive_all(&other).unwrap_err();
+        let error = receive_all(&other, soon()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 
-        set_socket_timeout(&one, Timeout::Send, soon).unwrap();
         let given = (0..MOST).map(|_| GivenSocket {
             name: "x".repeat(NAME),
             descriptor: one.try_clone().unwrap(),
         });
         let given: Vec<_> = given.collect();
-        let error = send_all(&one, &given).unwrap_err();
+        let error = send_all(&one, &given, soon()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn one_that_takes_a_message_now_and_then_is_not_waited_for_without_end() {
+        let (one, other) = pair();
+        // Not of the pair itself: those on their way would keep it open.
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let given = (0..MOST).map(|_| GivenSocket {
+            name: "x".repeat(NAME),
+            descriptor: socket.try_clone().unwrap().into(),
+        });
+        let given: Vec<_> = given.collect();
+        let taker = std::thread::spawn(move || {
+            let mut taken = 0;
+            while receive_one(&other).is_ok() {
+                taken += 1;
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            taken
+        });
+
+        let until = Instant::now() + Duration::from_millis(20);
+        let error = send_all(&one, &given, until).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        drop((one, given));
+        assert!(taker.join().unwrap() < MOST);
     }
 
     #[test]
