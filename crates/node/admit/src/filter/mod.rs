@@ -9,6 +9,7 @@ mod external;
 mod facts;
 mod flow_rego;
 mod grpc;
+mod named_user;
 mod pace;
 mod policies;
 mod presence;
@@ -25,7 +26,8 @@ use std::sync::Arc;
 use hermes_config::model::{Authorize, Document};
 use hermes_plug::{Decision, Disobeyed, Filter, Outcome, Plugs, Subject, Verdict};
 use hermes_rego::Evaluator;
-use hermes_rules::{Facts, Matcher, Names};
+use hermes_rules::judge::Rules;
+use hermes_rules::{Facts, Matcher, UserAliases};
 use hermes_upstream::Upstream;
 use http::StatusCode;
 
@@ -44,15 +46,17 @@ pub struct Checkpoint {
     pub name: String,
     matcher: Matcher,
     filter: Arc<dyn Filter>,
+    /// Other names of the users whom it may name.
+    aliases: Arc<UserAliases>,
     /// Whether it decides in this process, without a server.
     pub is_rego: bool,
 }
 
 impl Checkpoint {
     /// `None` if the decider is missing, which was reported.
-    pub fn new(
+    pub fn new<H>(
         config: &Authorize,
-        names: &Arc<Names>,
+        rules: &Rules<H>,
         policy: Option<Arc<Evaluator>>,
         upstreams: &HashMap<String, Arc<Upstream>>,
         plugs: &Plugs,
@@ -71,16 +75,22 @@ impl Checkpoint {
         Some(Self {
             name: config.name.clone(),
             is_rego: config.filter.is_none() && config.rego.is_some(),
-            matcher: Matcher::compile(&config.matches, names.clone()),
+            matcher: Matcher::compile(&config.matches, rules.names.clone()),
             filter,
+            aliases: rules.aliases.clone(),
         })
     }
 
     /// Asks the filter.
     pub async fn decide(&self, subject: &Subject<'_>) -> Verdict {
-        let verdict = self.filter.decide(subject).await;
-        let refused = match &verdict.decision {
-            Decision::Allow(changes) => changes.query.of(subject.head).err(),
+        let mut verdict = self.filter.decide(subject).await;
+        let refused = match &mut verdict.decision {
+            Decision::Allow(changes) => {
+                if let Err(reason) = named_user::unify(changes, &self.aliases) {
+                    return unusable(&verdict, reason);
+                }
+                changes.query.of(subject.head).err()
+            }
             Decision::Deny(_) => None,
         };
 
@@ -93,15 +103,9 @@ impl Checkpoint {
                 ),
                 ..verdict
             },
-            // A change that cannot be made as it was decided is not passed over.
-            Some(Disobeyed::Unwritable) => Verdict {
-                outcome: Outcome::FailedClosed,
-                took: verdict.took,
-                ..Verdict::deny(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "a parameter of the query cannot be written".to_owned(),
-                )
-            },
+            Some(Disobeyed::Unwritable) => {
+                unusable(&verdict, "a parameter of the query cannot be written")
+            }
         }
     }
 
@@ -111,16 +115,25 @@ impl Checkpoint {
     }
 }
 
+/// In place of a verdict that cannot be obeyed: a change that cannot be made as it was decided is not passed over.
+fn unusable(verdict: &Verdict, reason: &str) -> Verdict {
+    Verdict {
+        outcome: Outcome::FailedClosed,
+        took: verdict.took,
+        ..Verdict::deny(StatusCode::SERVICE_UNAVAILABLE, reason)
+    }
+}
+
 /// The filters of a document, in their order; those of which something is missing were reported.
-pub(crate) fn assemble(
+pub(crate) fn assemble<H>(
     document: &Document,
-    names: &Arc<Names>,
+    rules: &Rules<H>,
     policies: Vec<Option<Arc<Evaluator>>>,
     upstreams: &HashMap<String, Arc<Upstream>>,
     plugs: &Plugs,
 ) -> Vec<Checkpoint> {
     let entries = document.authorize.iter().zip(policies);
     entries
-        .filter_map(|(config, policy)| Checkpoint::new(config, names, policy, upstreams, plugs))
+        .filter_map(|(config, policy)| Checkpoint::new(config, rules, policy, upstreams, plugs))
         .collect()
 }

@@ -142,13 +142,7 @@ impl Snapshot {
             policing: Policing {
                 tally: tally(&rules, telemetry),
                 flows: policies.flows,
-                filters: filter::assemble(
-                    document,
-                    &rules.names,
-                    policies.filters,
-                    &upstreams,
-                    plugs,
-                ),
+                filters: filter::assemble(document, &rules, policies.filters, &upstreams, plugs),
                 filtered_credentials: filtered_credentials(document),
             },
             rules,

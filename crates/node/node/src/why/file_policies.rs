@@ -45,7 +45,7 @@ impl<'a> FilePolicies<'a> {
             let unreadable = wrong.iter().find(|problem| problem.path.starts_with(&own));
             FileFilter {
                 matcher: Matcher::compile(&config.matches, rules.names.clone()),
-                checkpoint: Checkpoint::new(config, &rules.names, policy, &upstreams, &plugs),
+                checkpoint: Checkpoint::new(config, rules, policy, &upstreams, &plugs),
                 unreadable: unreadable.map(ToString::to_string),
             }
         });
