@@ -9,6 +9,7 @@ use hermes_admit::routed::{Delegation, Routed};
 use hermes_http::{
     AnswerFields, Incoming, Kind, Offered, RefusalReason, RequestHead, ResponseHead,
 };
+use hermes_net::clock;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::{Forms, Target};
@@ -68,13 +69,16 @@ impl Behalf {
 
         let exchange = record(own, head, &target, user.as_deref());
         exchange.route(&route.name);
+        let mut auth = own.auth.on_behalf();
+        // Rules with hours and filters that allow for a time are asked again about its tunnels, as about those that arrive.
+        auth.authorized = grant.lasts.map(|lasts| clock::now() + lasts);
         let routed = Routed {
             exchange: Arc::new(exchange),
             target,
             user,
             route,
             asked: None,
-            auth: Arc::new(own.auth.on_behalf()),
+            auth: Arc::new(auth),
             delegation: Delegation {
                 handlers: own.delegation.handlers + 1,
                 ..own.delegation
