@@ -53,7 +53,7 @@ pub trait Transform: Send + Sync {
     }
 
     /// Bytes of memory that it takes for one tunnel. They are charged to the tunnel's user or source; a tunnel whose owner has no room
-    /// for them stays as it is.
+    /// for them is refused with 503, or stays as it is where the [next proxy](Self::needs_peer) would undo the changes.
     fn memory(&self) -> usize {
         2 * PIECE
     }

@@ -5,15 +5,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hermes_example_plugs::detour::Detour;
+use hermes_example_plugs::echo::Echo;
+use hermes_example_plugs::stamps::Stamps;
 use hermes_http::ResponseHead;
 use hermes_plug::feed::{FEED_BYTES, Feed};
 use hermes_plug::refusal::Refusal;
 use hermes_plug::topic::{Behind, Topic, TopicBounds};
 use hermes_plug::{
-    Alter, Altering, Beginning, Handler, HandlerRequest, Handling, Malformed, Plugs, Response,
-    Transform, TunnelSubject,
+    Alter, Altering, Beginning, BeginningDatagrams, Changes, Deciding, Decision, Filter, Handler,
+    HandlerRequest, Handling, Malformed, Plugs, Response, Subject, Transform, TunnelSubject,
+    Verdict,
 };
-use http::StatusCode;
+use http::uri::Authority;
+use http::{HeaderValue, StatusCode};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
@@ -282,5 +287,128 @@ async fn a_transform_that_never_comes_to_its_end_breaks_its_tunnel_and_stops_no_
     drop(client);
     let ended = timeout(SOON, link.read(&mut [0])).await;
     assert!(!matches!(ended.expect("it breaks"), Ok(1..)));
+    node.end().await;
+}
+
+/// Allows each exchange for a second, the first time that it is asked.
+#[derive(Default)]
+struct Once(Arc<AtomicUsize>);
+
+impl Filter for Once {
+    fn decide<'a>(&'a self, _: &'a Subject<'a>) -> Deciding<'a> {
+        let verdict = match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => Verdict::allow("the first time").lasting(Duration::from_secs(1)),
+            _ => Verdict::deny(StatusCode::FORBIDDEN, "its time is over"),
+        };
+        Box::pin(std::future::ready(verdict))
+    }
+}
+
+#[tokio::test]
+async fn a_tunnel_that_a_handler_opened_ends_when_its_filter_allows_it_no_more() {
+    let yaml = "listeners: { web: { http: 127.0.0.1:0 } }\n\
+                authorize: [ { name: once, filter: once, match: { target: ECHO } } ]\nroutes:\n  \
+                - { match: { target: ECHO }, terminate: { by: echo } }\n  \
+                - { match: { target: ELSEWHERE }, handle: detour }\n";
+    let asked = Arc::<AtomicUsize>::default();
+    let detour = Detour {
+        to: Authority::from_static("ECHO:7"),
+        otherwise: Authority::from_static("ECHO:7"),
+    };
+    let plugs = Plugs::new()
+        .connector("echo", Echo)
+        .filter("once", Once(asked.clone()))
+        .handler("detour", detour);
+    let node = Node::start("once", yaml, plugs);
+
+    let mut client = node.connect().await;
+    let request = "CONNECT ELSEWHERE:7 HTTP/1.1\r\nHost: ELSEWHERE:7\r\n\r\n";
+    say(&mut client, request).await;
+    hear(&mut client, "\r\n\r\n").await;
+    say(&mut client, "hello").await;
+    hear(&mut client, "hello").await;
+
+    let ended = timeout(SOON, client.read(&mut [0])).await;
+    assert!(!matches!(ended.unwrap(), Ok(1..)), "something else came");
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    node.end().await;
+}
+
+/// Says whose an exchange is, and allows it.
+struct Names(&'static str);
+
+impl Filter for Names {
+    fn decide<'a>(&'a self, _: &'a Subject<'a>) -> Deciding<'a> {
+        let mut changes = Changes::default();
+        changes.set.insert("user", HeaderValue::from_static(self.0));
+        let verdict = Verdict {
+            decision: Decision::Allow(changes),
+            ..Verdict::allow("known")
+        };
+        Box::pin(std::future::ready(verdict))
+    }
+}
+
+#[tokio::test]
+async fn a_user_whom_a_filter_names_otherwise_is_the_same_to_the_routes() {
+    let yaml = "users: { mallory: [mal@corp.example] }\nlisteners: { web: { http: 127.0.0.1:0 } }\n\
+                authorize: [ { name: names, filter: names } ]\nroutes:\n  \
+                - { match: { user: mallory }, respond: { status: 403 } }\n  \
+                - { respond: { status: 200 } }\n";
+    for (named, status) in [
+        ("mallory", 403),
+        ("mal@corp.example", 403),
+        ("alice", 200),
+        ("", 503),
+    ] {
+        let plugs = Plugs::new().filter("names", Names(named));
+        let node = Node::start("names", yaml, plugs);
+        let mut client = node.connect().await;
+        say(&mut client, "GET http://X/ HTTP/1.1\r\nHost: X\r\n\r\n").await;
+        let answer = hear(&mut client, "\r\n\r\n").await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{named}: {answer}"
+        );
+        node.end().await;
+    }
+}
+
+/// Changes what passes, and takes more memory than anyone has.
+struct Insatiable;
+
+impl Transform for Insatiable {
+    fn begin<'a>(&'a self, _: &'a TunnelSubject<'a>) -> Beginning<'a> {
+        let altering = Altering {
+            to_target: Box::new(Endless),
+            to_client: Box::new(Endless),
+        };
+        Box::pin(std::future::ready(Ok(Some(altering))))
+    }
+
+    fn begin_datagrams<'a>(&'a self, tunnel: &'a TunnelSubject<'a>) -> BeginningDatagrams<'a> {
+        Stamps.begin_datagrams(tunnel)
+    }
+
+    fn memory(&self) -> usize {
+        1 << 40
+    }
+}
+
+#[tokio::test]
+async fn who_has_no_memory_left_for_a_transform_does_not_get_around_it() {
+    let yaml = "listeners: { web: { http: 127.0.0.1:0 } }\n\
+                routes: [ { terminate: \"127.0.0.1:9\", through: [insatiable] } ]\n";
+    let plugs = Plugs::new().transform("insatiable", Insatiable);
+    let node = Node::start("insatiable", yaml, plugs);
+    let udp = "GET /.well-known/masque/udp/DB/7/ HTTP/1.1\r\nHost: DB\r\nConnection: Upgrade\r\n\
+               Upgrade: connect-udp\r\nCapsule-Protocol: ?1\r\n\r\n";
+    for request in ["CONNECT DB:7 HTTP/1.1\r\nHost: DB:7\r\n\r\n", udp] {
+        let mut client = node.connect().await;
+        say(&mut client, request).await;
+        let head = hear(&mut client, "\r\n\r\n").await;
+        assert!(head.starts_with("HTTP/1.1 503 "), "{request}: {head}");
+        assert!(head.contains("no memory left for the transform"), "{head}");
+    }
     node.end().await;
 }

@@ -3,12 +3,13 @@
 use hermes_admit::next::Next;
 use hermes_admit::routed::Routed;
 use hermes_http::{Kind, RequestHead};
-use hermes_net::memory::{Charge, Purpose};
+use hermes_net::memory::{Charge, Overdrawn, Purpose};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
 use hermes_plug::{AlteringDatagrams, Payload, TunnelSubject};
 use hermes_proto::proxy_status::ProxyError;
+use http::StatusCode;
 use tokio::time::timeout;
 
 pub(crate) use crate::carried::Changes;
@@ -46,11 +47,11 @@ impl Changes {
         arrival.unless_gone(beginning, BEFORE).await
     }
 
-    /// The same for one that was open before. `None` where datagrams stay as they are: all of IP, and where the memory of a transform is
-    /// more than its user or source may have.
+    /// The same for one that was open before. `None` where datagrams stay as they are, as all of IP do.
     ///
     /// # Errors
-    /// One refuses the tunnel, does not begin, or would change datagrams of many targets.
+    /// One refuses the tunnel, does not begin, would change datagrams of many targets, or takes more memory than the user or source may
+    /// have.
     pub(crate) async fn begin(
         routed: &Routed,
         head: &RequestHead,
@@ -87,9 +88,9 @@ impl Changes {
                 );
                 return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
             }
-            if let Ok(charge) = account.charge(Purpose::Transforms, transform.memory()) {
-                changes.get_or_insert_default().push(name, altering, charge);
-            }
+            let charge = account.charge(Purpose::Transforms, transform.memory());
+            let charge = charge.map_err(|overdrawn| no_memory(name, &overdrawn))?;
+            changes.get_or_insert_default().push(name, altering, charge);
         }
 
         Ok(changes)
@@ -101,6 +102,14 @@ impl Changes {
             .push_front(name.to_owned(), altering.to_client);
         self.charges.push(charge);
     }
+}
+
+/// The refusal of a tunnel without memory for a transform that no other node undoes. It does not pass unchanged: who is to be changed, or
+/// dropped, could use memory up for that.
+pub(crate) fn no_memory(name: &str, overdrawn: &Overdrawn) -> Refusal {
+    let details = format!("no memory left for the transform {name}: {overdrawn}");
+    Refusal::new(ProxyError::ConnectionLimitReached, details)
+        .status(StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// The tunnel of an exchange; `target` is the exchange's, in its canonical form.

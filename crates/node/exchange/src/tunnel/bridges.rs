@@ -22,7 +22,7 @@ use super::bytes::{self, ByteTunnel};
 use crate::carried::{Carried, Carry, TunnelEnd};
 use crate::pump;
 use crate::pump::{Direction, Source, pump};
-use crate::reach::transforms::{BEFORE, in_time, subject};
+use crate::reach::transforms::{BEFORE, in_time, no_memory, subject};
 use crate::transformed::TransformedSource;
 
 /// The transforms of one tunnel's bytes.
@@ -122,14 +122,19 @@ impl Outwards {
             }
             let charge = account.charge(Purpose::Transforms, transform.memory());
             // Asked whether there is memory or not: it may refuse the tunnel.
-            let altering = transform.begin(&subject).await?;
-            if let (Ok(_charge), Some(altering)) = (charge, altering) {
-                outwards.push(Self {
+            let Some(altering) = transform.begin(&subject).await? else {
+                continue;
+            };
+            match charge {
+                Ok(_charge) => outwards.push(Self {
                     name: name.clone(),
                     altering,
                     needs_peer,
                     _charge,
-                });
+                }),
+                // The next proxy hears of no change then.
+                Err(_) if needs_peer => {}
+                Err(overdrawn) => return Err(no_memory(name, &overdrawn)),
             }
         }
 
@@ -139,10 +144,11 @@ impl Outwards {
 
 impl Bridges {
     /// Those of a tunnel of bytes that arrives, and takes this way; none where nothing changes its bytes. What a peer has asked for
-    /// is taken out of the fields. Where the memory of a transform is more than its user or source may have, the bytes stay as they are.
+    /// is taken out of the fields. Where the memory of a transform that the next proxy would undo is more than its user or source may have,
+    /// the bytes stay as they are.
     ///
     /// # Errors
-    /// The peer names a transform twice, or a transform of the route refuses the tunnel or does not begin.
+    /// The peer names a transform twice, or a transform of the route refuses the tunnel, does not begin, or has no memory and no peer.
     pub(crate) async fn of(
         routed: &Routed,
         arrival: &mut Arrival,
