@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
@@ -29,14 +29,42 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// # Errors
 /// That process gives them to no one, or not to this user; or the file is no socket.
 pub fn take(file: &Path) -> io::Result<Vec<PassedSocket>> {
-    is_there(file)?;
+    let address = SocketAddrUnix::new(file)?;
+    if let Some(sockets) = take_at(file, &address)? {
+        return Ok(sockets);
+    }
+
+    // A process that crashed may have had one before it, which goes on and still has the sockets.
+    let before = before(file);
+    match SocketAddrUnix::new(&before) {
+        Ok(address) => Ok(take_at(&before, &address)?.unwrap_or_default()),
+        Err(_) => Ok(Vec::new()),
+    }
+}
+
+/// The sockets that a process offers at this file; `None` when no process does.
+fn take_at(file: &Path, address: &SocketAddrUnix) -> io::Result<Option<Vec<PassedSocket>>> {
+    if !is_there(file)? {
+        return Ok(None);
+    }
     let socket = meeting()?;
-    match connect(&socket, &SocketAddrUnix::new(file)?) {
-        Ok(()) => handover::receive(&socket),
-        // There is no process before, or it crashed and left its file.
-        Err(Errno::NOENT | Errno::CONNREFUSED) => Ok(Vec::new()),
+    match connect(&socket, address) {
+        Ok(()) => handover::receive(&socket).map(Some),
+        // It crashed and left its file, which must not take the place of one that another answers at.
+        Err(Errno::CONNREFUSED) => {
+            fs::remove_file(file)?;
+            Ok(None)
+        }
+        Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The file at which the process before is met, once another has taken its place.
+fn before(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push("~");
+    name.into()
 }
 
 /// Gives the sockets of the node to every process that asks for them at `file` from now on, in place of the process before. A thread of its own
@@ -46,9 +74,11 @@ pub fn take(file: &Path) -> io::Result<Vec<PassedSocket>> {
 /// The file cannot be made, or something else than a socket is there.
 pub fn offer(file: &Path, node: NodeHandle) -> io::Result<()> {
     let socket = meeting()?;
-    // The file of the process before still names its socket; a new one cannot be bound beside it.
+    // The file of the process before still names its socket: it is kept beside the new one, for the case that this process crashes.
+    let before = before(file);
     if is_there(file)? {
-        fs::remove_file(file)?;
+        is_there(&before)?;
+        fs::rename(file, before)?;
     }
     bind(&socket, &SocketAddrUnix::new(file)?)?;
     fs::set_permissions(file, Permissions::from_mode(0o600))?;

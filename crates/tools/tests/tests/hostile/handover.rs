@@ -7,6 +7,7 @@ use std::process::Command;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::{Node, curl, free, program};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::Signal;
 
 #[test]
 fn a_file_that_is_no_socket_stays_as_it_is() {
@@ -61,6 +62,31 @@ fn a_process_that_had_no_descriptor_left_gives_its_sockets_afterwards_and_to_its
     assert_eq!(second.address("web"), address);
     let response = curl(&["-x", &second.url("web"), "http://a/"]);
     assert_eq!(response.status, 204);
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_the_sockets_to_the_one_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let meeting = folder.path().join("handover");
+    let address = free::tcp();
+    let yaml = format!(
+        "listeners: {{ web: {{ http: \"{address}\" }} }}\n\
+         routes: [ {{ respond: {{ status: 204 }} }} ]\n"
+    );
+    let start = |name: &str| {
+        let arguments = ["--handover", meeting.to_str().unwrap()];
+        Node::start_with_by(Command::new(program::path()), name, &yaml, &arguments)
+    };
+
+    let _first = start("first");
+    for name in ["second", "third"] {
+        let mut killed = start(name);
+        killed.signal(Signal::KILL);
+        killed.wait();
+    }
+    // Without the sockets it could not bind the port, and would not start.
+    let last = start("last");
+    assert_eq!(curl(&["-x", &last.url("web"), "http://a/"]).status, 204);
 }
 
 /// Changes how many descriptors the process of a node may have, its soft limit.
