@@ -13,7 +13,7 @@ use hermes_net::{UdpError, UdpSocket};
 use hermes_observe::{DropReason, Exchange};
 use hermes_proto::datagram;
 use hermes_proto::ip::IcmpError;
-use hermes_rules::session::Class;
+use hermes_rules::session::{Class, Turn};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -385,6 +385,18 @@ impl Session {
         self.exchange.get().map_or(Class::Unanswered, |exchange| {
             exchange.counters().traffic().worth()
         })
+    }
+
+    /// Whether the target has sent nothing so far, however much the client has.
+    pub(crate) fn is_one_way(&self) -> bool {
+        self.exchange
+            .get()
+            .is_none_or(|exchange| exchange.counters().traffic().turn == Turn::Asked)
+    }
+
+    /// How often one of both sides has spoken.
+    pub(crate) fn activity(&self) -> u64 {
+        self.activity.load(Ordering::Relaxed)
     }
 
     /// Takes no more datagrams, so that the next one begins another session; false if one has come

@@ -1,6 +1,7 @@
 //! Sources of UDP that send one datagram and are never heard of again, as forged ones do; and questions from a new port each time.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::{Node, free, origins, udp};
@@ -88,6 +89,47 @@ fn sources_of_one_datagram_fill_no_listener_and_end_no_conversation() {
             .is_some_and(|reason| reason.starts_with("evicted"))
     });
     assert_eq!(record["datagrams"]["target_to_client"], 0, "{record}");
+}
+
+/// Datagrams of one client that make its session a conversation, though its target has said nothing.
+const STREAM: usize = 18;
+
+#[test]
+fn sources_that_stream_to_a_mute_target_keep_no_newcomer_out() {
+    let target = reserved();
+    let node = Node::start(
+        "entry",
+        &format!(
+            r#"
+            workers: 1
+            listeners: {{ voice: {{ udp: 127.0.0.1:0, target: "{target}", limits: {{ connections: {SESSIONS} }} }} }}
+            routes: [ {{ terminate: true }} ]
+            egress: {{ allow: [127.0.0.0/8] }}
+            "#
+        ),
+    );
+    let call = udp::Client::connect(node.address("voice"));
+    assert_eq!(call.ask(b"hello"), b"hello");
+    assert_eq!(call.ask(b"hello again"), b"hello again");
+
+    // A few at a time, so that none of the datagrams that make a stream is lost.
+    eventually_true("the listener is full", || {
+        for _ in 0..SESSIONS / 10 {
+            let forged = udp::Client::connect(node.address("voice"));
+            (0..STREAM).for_each(|_| forged.send(b"stream"));
+        }
+        node.log().contains("no room for a further UDP session")
+    });
+
+    let new = UdpSocket::bind("127.0.0.1:0").unwrap();
+    new.connect(node.address("voice")).unwrap();
+    new.set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    eventually_true("a newcomer has room", || {
+        new.send(b"hello there").unwrap();
+        new.recv(&mut [0; 100]).is_ok()
+    });
+    assert_eq!(call.ask(b"hello still"), b"hello still");
 }
 
 #[test]
