@@ -21,6 +21,10 @@ const QUIET: Duration = Duration::from_secs(60);
 #[doc(alias = "bound")]
 const PART: usize = 16;
 
+/// How long no room is looked for after a user had none: a look at all sessions, which others wait for, costs far more than a request.
+#[doc(alias = "bound")]
+const NEXT_LOOK: Duration = Duration::from_millis(10);
+
 /// Sessions of each user at each listener, over all workers.
 #[derive(Debug, Default)]
 pub struct Sessions {
@@ -29,8 +33,16 @@ pub struct Sessions {
 
 #[derive(Debug, Default)]
 struct Members {
-    users: HashMap<UserOfListener, BTreeMap<u64, Member>>,
+    users: HashMap<UserOfListener, Held>,
     next: u64,
+}
+
+/// The sessions of one user at one listener.
+#[derive(Debug, Default)]
+struct Held {
+    members: BTreeMap<u64, Member>,
+    /// When to look for room again, after there was none.
+    again: Option<Instant>,
 }
 
 /// A listener and a user.
@@ -77,17 +89,22 @@ impl Sessions {
         let mut open = self.open.lock();
         let number = open.next;
         let held = open.users.entry(key.clone()).or_default();
-        let evicted = if held.len() < most {
-            0
+        let looks = held.again.is_none_or(|again| again <= now);
+        let evicted = if held.members.len() >= most && looks {
+            make_room(&mut held.members, most, target, now)
         } else {
-            make_room(held, most, target, now)
+            0
         };
 
-        if held.len() >= most {
+        if held.members.len() >= most {
+            if looks {
+                held.again = Some(now + NEXT_LOOK);
+            }
             return None;
         }
+        held.again = None;
         let seen = (exchange.counters().moved(), now);
-        held.insert(
+        held.members.insert(
             number,
             Member {
                 exchange: exchange.clone(),
@@ -113,7 +130,7 @@ impl Sessions {
             .lock()
             .users
             .get(&(listener.clone(), user.to_owned()))
-            .map_or(0, BTreeMap::len)
+            .map_or(0, |held| held.members.len())
     }
 }
 
@@ -163,8 +180,8 @@ impl Drop for SessionPermit {
     fn drop(&mut self) {
         let mut open = self.open.lock();
         if let Some(held) = open.users.get_mut(&self.key) {
-            held.remove(&self.number);
-            if held.is_empty() {
+            held.members.remove(&self.number);
+            if held.members.is_empty() {
                 open.users.remove(&self.key);
             }
         }
@@ -256,6 +273,14 @@ mod tests {
                 .is_some(),
             "each user has his own"
         );
+
+        let key = (name.clone(), "alice".to_owned());
+        let again = || sessions.open.lock().users[&key].again;
+        let looked = again();
+        tokio::time::advance(NEXT_LOOK / 2).await;
+        assert!(join(&another).is_none());
+        assert!(looked.is_some() && again() == looked, "not each time");
+
         tokio::time::advance(QUIET).await;
         calls[0].counters().from_client(1);
         assert!(join(&another).is_some());
