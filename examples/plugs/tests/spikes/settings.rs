@@ -1,10 +1,16 @@
 //! Settings of plugs: where they are named, for the node, and on a reload.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use hermes_config::Problem;
+use hermes_example_plugs::echo::Echo;
 use hermes_example_plugs::greeter::Greeter;
 use hermes_example_plugs::only::Only;
-use hermes_plug::Plugs;
+use hermes_plug::{Beginning, Plugs, Settings, Transform, TunnelSubject};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::net::TcpListener;
 
 use super::node::{Node, hear, say};
@@ -134,4 +140,78 @@ async fn a_plug_works_beside_the_exchanges_from_the_start_to_the_drain() {
     }
     node.drained().await;
     assert_eq!(greeter.counted(), None);
+}
+
+/// A transform that changes nothing, and counts how many of its kind are alive.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(alive: &Arc<AtomicUsize>) -> Self {
+        alive.fetch_add(1, Ordering::SeqCst);
+        Self(alive.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CountedSettings {
+    number: u32,
+}
+
+/// The number that is refused.
+const UNLUCKY: u32 = 13;
+
+impl Transform for Counted {
+    fn begin<'a>(&'a self, _: &'a TunnelSubject<'a>) -> Beginning<'a> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn settings(&self) -> Option<Settings<dyn Transform>> {
+        let alive = self.0.clone();
+        let make = move |settings: CountedSettings| match settings.number {
+            UNLUCKY => Err(vec![Problem::new("number", "it is refused")]),
+            _ => Ok(Arc::new(Self::new(&alive)) as Arc<dyn Transform>),
+        };
+        Some(Settings::new(make))
+    }
+}
+
+#[tokio::test]
+async fn a_transform_whose_settings_are_no_longer_in_force_is_gone() {
+    let alive = Arc::<AtomicUsize>::default();
+    let plugs = Plugs::new()
+        .transform("counted", Counted::new(&alive))
+        .connector("echo", Echo);
+    let yaml = |number: u32| {
+        format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\nroutes: [ \
+             {{ terminate: {{ by: echo }}, through: [ {{ counted: {{ number: {number} }} }} ] }} ]\n"
+        )
+    };
+    let node = Node::start("counted", &yaml(0), plugs);
+    for number in UNLUCKY + 1..UNLUCKY + 50 {
+        let mut client = node.connect().await;
+        say(
+            &mut client,
+            "CONNECT ECHO:7 HTTP/1.1\r\nHost: ECHO:7\r\n\r\n",
+        )
+        .await;
+        hear(&mut client, "\r\n\r\n").await;
+
+        node.apply("counted", &yaml(number));
+        let refused = node.refused("counted", &yaml(UNLUCKY));
+        assert!(refused.contains("it is refused"), "{refused}");
+        say(&mut client, "hello").await;
+        hear(&mut client, "hello").await;
+        // That of the program, that in force, and that of tunnels which are just ending.
+        assert!(alive.load(Ordering::SeqCst) <= 4);
+    }
+    node.end().await;
+    assert_eq!(alive.load(Ordering::SeqCst), 0);
 }
