@@ -110,12 +110,14 @@ fn variable(inner: &str, env: Env<'_>) -> Result<String, Wrong> {
         None => (inner, None),
     };
 
-    let named = name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if name.is_empty() || !named || name.starts_with(|first: char| first.is_ascii_digit()) {
+    let is_named = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let wrong = name.bytes().position(|byte| !is_named(byte));
+    let is_digit = |first: char| first.is_ascii_digit();
+    if name.is_empty() || wrong.is_some() || name.starts_with(is_digit) {
+        // The rest may be part of a secret in which `${` means nothing.
+        let shown = wrong.map_or_else(|| name.to_owned(), |at| format!("{}…", &name[..at]));
         return Err(Wrong::new(
-            format!("`{name}` is not the name of a variable"),
+            format!("`{shown}` is not the name of a variable"),
             "write ${NAME} or ${NAME:-default}",
         ));
     }
@@ -171,6 +173,15 @@ mod tests {
     #[test]
     fn what_a_variable_contains_is_not_expanded_again() {
         assert_eq!(expand("${SLY}").as_deref(), Ok("${HOME}"));
+    }
+
+    #[test]
+    fn what_only_looks_like_a_variable_is_not_shown_whole() {
+        let error = expand("pa${s?918273}").unwrap_err();
+        assert!(
+            error.contains("`s…`") && !error.contains("918273"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -38,7 +38,10 @@ impl FromStr for HttpUrl {
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && !b"?#\"<>\\^`{|}".contains(&byte))
         {
-            return Err(ScalarError::new(format!("`{path}` is not a path")).remedy(example));
+            // A query may hold a key, which is in no error.
+            let shown = path.split_once(['?', '#']);
+            let shown = shown.map_or_else(|| path.to_owned(), |(shown, _)| format!("{shown}?…"));
+            return Err(ScalarError::new(format!("`{shown}` is not a path")).remedy(example));
         }
 
         Ok(Self {
@@ -87,5 +90,15 @@ mod tests {
         ] {
             assert!(text.parse::<HttpUrl>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_query_is_in_no_error() {
+        let error = "http://c:1/a?key=918273".parse::<HttpUrl>().unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("`/a?…`") && !said.contains("918273"),
+            "{said}"
+        );
     }
 }
