@@ -50,15 +50,21 @@ const FOLDERS: &[Folder] = &[
         tests_know: "node",
     },
     Folder {
+        name: "control",
+        crates: "api agent control",
+        knows: "wire decide machine node",
+        tests_know: "corpus",
+    },
+    Folder {
         name: "app",
         crates: "example-plugs hermes",
-        knows: "wire decide machine node plugs",
+        knows: "wire decide machine node plugs control",
         tests_know: "",
     },
     Folder {
         name: "tools",
         crates: "xtask corpus harness lab tests",
-        knows: "wire decide machine node plugs app",
+        knows: "wire decide machine node plugs control app",
         tests_know: "",
     },
 ];

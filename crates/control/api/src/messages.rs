@@ -1,0 +1,257 @@
+//! Messages of gRPC between agents and controllers, in the encoding of protobuf.
+//!
+//! They are derived from these types, whose tags are the wire format: a tag is never given to another field.
+
+use prost::{Enumeration, Message, Oneof};
+
+/// Bytes of a blob in one message: small enough that an acknowledgement never waits long behind one.
+#[doc(alias = "bound")]
+pub const MAX_PART: usize = 256 * 1024;
+
+/// Bytes of the largest blob.
+#[doc(alias = "bound")]
+pub const MAX_BLOB: usize = 16 * 1024 * 1024;
+
+/// Paths of the methods.
+pub mod methods {
+    /// [`JoinRequest`](super::JoinRequest) to [`JoinAnswer`](super::JoinAnswer); needs no certificate.
+    pub const JOIN: &str = "/hermes.control.v1.Controller/Join";
+    /// [`RenewRequest`](super::RenewRequest) to [`JoinAnswer`](super::JoinAnswer), by the certificate to be renewed.
+    pub const RENEW: &str = "/hermes.control.v1.Controller/Renew";
+    /// A stream of [`AgentMessage`](super::AgentMessage) to one of [`ControllerMessage`](super::ControllerMessage).
+    pub const ATTEND: &str = "/hermes.control.v1.Controller/Attend";
+}
+
+/// A node asks to become a member.
+#[derive(Clone, PartialEq, Message)]
+pub struct JoinRequest {
+    /// Of its token.
+    #[prost(string, tag = "1")]
+    pub token_id: String,
+    /// Of its token.
+    #[prost(string, tag = "2")]
+    pub token_secret: String,
+    /// The name that it would have; empty for one of the controller's choice.
+    #[prost(string, tag = "3")]
+    pub name: String,
+    /// Its request for a certificate (PKCS #10, RFC 2986) in DER; the key stays at the node.
+    #[prost(bytes = "vec", tag = "4")]
+    pub request: Vec<u8>,
+    /// SHA-256 of its program.
+    #[prost(bytes = "vec", tag = "5")]
+    pub binary: Vec<u8>,
+}
+
+/// A member asks for a certificate for a longer time.
+#[derive(Clone, PartialEq, Message)]
+pub struct RenewRequest {
+    /// Its request for a certificate (PKCS #10, RFC 2986) in DER.
+    #[prost(bytes = "vec", tag = "1")]
+    pub request: Vec<u8>,
+}
+
+/// A node's membership.
+#[derive(Clone, PartialEq, Message)]
+pub struct JoinAnswer {
+    /// The overlay.
+    #[prost(string, tag = "1")]
+    pub overlay: String,
+    /// The domain of its SPIFFE IDs and DNS names.
+    #[prost(string, tag = "2")]
+    pub trust_domain: String,
+    /// The node's name.
+    #[prost(string, tag = "3")]
+    pub node: String,
+    /// The user of a device; empty for other nodes.
+    #[prost(string, tag = "4")]
+    pub user: String,
+    /// The node's certificate and those between it and an authority, as PEM.
+    #[prost(string, tag = "5")]
+    pub certificates: String,
+    /// Certificates of the overlay's authorities, as PEM.
+    #[prost(string, tag = "6")]
+    pub authorities: String,
+    /// The key of statements, as [`VerifyingKey::to_text`](crate::VerifyingKey::to_text).
+    #[prost(string, tag = "7")]
+    pub statement_key: String,
+}
+
+/// From an agent.
+#[derive(Clone, PartialEq, Message)]
+pub struct AgentMessage {
+    /// Its content; a message without one is of a later version and ignored.
+    #[prost(oneof = "agent_message::Content", tags = "1, 2, 3")]
+    pub content: Option<agent_message::Content>,
+}
+
+/// Contents of [`AgentMessage`].
+pub mod agent_message {
+    /// What an agent says.
+    #[derive(Clone, PartialEq, super::Oneof)]
+    pub enum Content {
+        /// The first message, and the only one of its kind.
+        #[prost(message, tag = "1")]
+        Hello(super::Hello),
+        /// Blobs that the last offer names and the node lacks.
+        #[prost(message, tag = "2")]
+        Wanted(super::Wanted),
+        /// How far it has come with an offer.
+        #[prost(message, tag = "3")]
+        Acknowledgement(super::Acknowledgement),
+    }
+}
+
+/// What a node has and is, when it attends.
+#[derive(Clone, PartialEq, Message)]
+pub struct Hello {
+    /// SHA-256 of the statement in force; empty if none is.
+    #[prost(bytes = "vec", tag = "1")]
+    pub in_force: Vec<u8>,
+    /// SHA-256 of the node's program.
+    #[prost(bytes = "vec", tag = "2")]
+    pub binary: Vec<u8>,
+    /// The program's version.
+    #[prost(string, tag = "3")]
+    pub version: String,
+}
+
+/// Blobs that a node lacks.
+#[derive(Clone, PartialEq, Message)]
+pub struct Wanted {
+    /// Their hashes.
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub hashes: Vec<Vec<u8>>,
+}
+
+/// Steps of a statement at a node, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum Progress {
+    /// Refused; the mistakes say why. The statement in force stays.
+    Refused = 0,
+    /// All its parts are on the node's disk.
+    Stored = 1,
+    /// It is in force.
+    InForce = 2,
+    /// It is in force, and no timer would return from it.
+    Confirmed = 3,
+    /// The node has returned from it to the one before: it was not confirmed in time.
+    Returned = 4,
+}
+
+/// How far a node has come with a statement.
+#[derive(Clone, PartialEq, Message)]
+pub struct Acknowledgement {
+    /// SHA-256 of the statement.
+    #[prost(bytes = "vec", tag = "1")]
+    pub statement: Vec<u8>,
+    /// The step.
+    #[prost(enumeration = "Progress", tag = "2")]
+    pub progress: i32,
+    /// Why it was refused.
+    #[prost(message, repeated, tag = "3")]
+    pub mistakes: Vec<Mistake>,
+    /// The change in the node's words, such as `listeners kept: 2`.
+    #[prost(string, tag = "4")]
+    pub report: String,
+}
+
+/// A mistake in a node's document.
+#[derive(Clone, PartialEq, Message)]
+pub struct Mistake {
+    /// The key, such as `routes[2].to`; empty where the whole is meant.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// What is wrong with it.
+    #[prost(string, tag = "2")]
+    pub reason: String,
+}
+
+/// From a controller.
+#[derive(Clone, PartialEq, Message)]
+pub struct ControllerMessage {
+    /// Its content; a message without one is of a later version and ignored.
+    #[prost(oneof = "controller_message::Content", tags = "1, 2, 3")]
+    pub content: Option<controller_message::Content>,
+}
+
+/// Contents of [`ControllerMessage`].
+pub mod controller_message {
+    /// What a controller says.
+    #[derive(Clone, PartialEq, super::Oneof)]
+    pub enum Content {
+        /// The statement that the node should follow.
+        #[prost(message, tag = "1")]
+        Offer(super::Offer),
+        /// A piece of a blob.
+        #[prost(message, tag = "2")]
+        BlobPart(super::BlobPart),
+        /// Something that changes no document.
+        #[prost(enumeration = "super::Notice", tag = "3")]
+        Notice(i32),
+    }
+}
+
+/// A signed statement.
+#[derive(Clone, PartialEq, Message)]
+pub struct Offer {
+    /// See [`SignedStatement::bytes`](crate::SignedStatement::bytes).
+    #[prost(bytes = "vec", tag = "1")]
+    pub statement: Vec<u8>,
+    /// See [`SignedStatement::signature`](crate::SignedStatement::signature).
+    #[prost(bytes = "vec", tag = "2")]
+    pub signature: Vec<u8>,
+}
+
+/// A piece of a blob, at most [`MAX_PART`] long. Pieces of a blob come in order, one blob after the other.
+#[derive(Clone, PartialEq, Message)]
+pub struct BlobPart {
+    /// The hash of the whole.
+    #[prost(bytes = "vec", tag = "1")]
+    pub hash: Vec<u8>,
+    /// The next bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub bytes: Vec<u8>,
+    /// The blob ends here.
+    #[prost(bool, tag = "3")]
+    pub last: bool,
+}
+
+/// Something that changes no document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+pub enum Notice {
+    /// The node has what it should have.
+    InStep = 0,
+    /// The statement in force is to be kept.
+    Confirm = 1,
+    /// The node is no member any more: its certificate was revoked.
+    Revoked = 2,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_a_later_version_is_read_without_its_content() {
+        // Field 15 of an unknown kind.
+        let later = AgentMessage::decode(&[0x7a, 0x02, 0x08, 0x01][..]).unwrap();
+        assert_eq!(later.content, None);
+    }
+
+    #[test]
+    fn the_hello_of_a_node_is_short() {
+        let hello = Hello {
+            in_force: vec![7; 32],
+            binary: vec![8; 32],
+            version: "0.1.0".to_owned(),
+        };
+        let message = AgentMessage {
+            content: Some(agent_message::Content::Hello(hello.clone())),
+        };
+        let bytes = message.encode_to_vec();
+        assert!(bytes.len() < 100, "{}", bytes.len());
+        assert_eq!(AgentMessage::decode(&*bytes).unwrap(), message);
+    }
+}
