@@ -1,0 +1,283 @@
+//! The loop of an agent: attend a controller, follow what it says, come back when it is gone.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use hermes_api::{
+    AgentMessage, ControllerMessage, Hash, Hello, Notice, Statement, agent_message,
+    controller_message, methods,
+};
+use http::uri::PathAndQuery;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+use tonic::client::Grpc;
+use tonic_prost::ProstCodec;
+
+use crate::enrol::{self, NotJoined};
+use crate::machine::{Effect, Machine, Refused};
+use crate::{Membership, State};
+
+/// Messages to a controller that wait to be sent.
+#[doc(alias = "bound")]
+const WAITING: usize = 16;
+
+/// The first pause after a connection was lost; each one more doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest pause. Half of it is chance, so that nodes do not come back all at once.
+#[doc(alias = "bound")]
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How often the node is asked whether it has returned from what was not confirmed.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The node that an agent changes.
+pub trait Subject: Send {
+    /// Puts a statement in force whose parts are on the disk, for this time only unless it is confirmed. Returns a report for the operator.
+    ///
+    /// # Errors
+    /// The mistakes of the document; then nothing has changed.
+    fn apply(
+        &mut self,
+        statement: &Statement,
+        confirm: Option<Duration>,
+    ) -> impl Future<Output = Result<String, Vec<Refused>>> + Send;
+
+    /// Keeps what is in force.
+    fn confirm(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Whether the node has returned from what was to be confirmed.
+    fn has_returned(&mut self) -> bool;
+}
+
+/// Why an agent has ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// The node is no member any more.
+    #[error("this node is no member of the overlay any more: {0}")]
+    Left(String),
+    /// The node's folder cannot be read or written.
+    #[error(transparent)]
+    State(#[from] io::Error),
+}
+
+/// What an agent is and has.
+pub struct Agent<S> {
+    /// The node's folder.
+    pub state: State,
+    /// Who the node is.
+    pub membership: Membership,
+    /// SHA-256 of the program.
+    pub binary: Hash,
+    /// The program's version.
+    pub version: String,
+    /// The node.
+    pub subject: S,
+}
+
+/// Attends the node's controller until the node is no member any more. While the controller is away, nothing changes.
+///
+/// # Errors
+/// The node was revoked, or its folder cannot be read.
+pub async fn attend<S: Subject>(mut agent: Agent<S>) -> Result<(), Ended> {
+    let key = agent.membership.verifying_key().map_err(io::Error::other)?;
+    let current = agent.state.current(&key)?;
+    let seen = agent.state.seen()?.and_then(|text| text.parse().ok());
+    let mut machine = Machine::new(
+        agent.membership.overlay.clone(),
+        agent.membership.node.clone(),
+        key,
+        current,
+        seen,
+    );
+
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let lost = match Session::open(&agent, &machine).await {
+            Ok(session) => {
+                pause = FIRST_PAUSE;
+                agent.follow(&mut machine, session).await?
+            }
+            Err(NotJoined::Refused(reason)) => return Err(Ended::Left(reason)),
+            Err(error) => error.to_string(),
+        };
+        machine.disconnected();
+        tracing::info!("the controller is away, the node goes on: {lost}");
+        agent.wait(&mut machine, jittered(pause)).await?;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Half of it, and a random part of the other half.
+fn jittered(pause: Duration) -> Duration {
+    pause / 2 + pause.mul_f64(fastrand::f64() / 2.0)
+}
+
+/// An open stream to a controller.
+struct Session {
+    out: mpsc::Sender<AgentMessage>,
+    messages: Streaming<ControllerMessage>,
+}
+
+impl Session {
+    async fn open<S>(agent: &Agent<S>, machine: &Machine) -> Result<Self, NotJoined> {
+        let connection = enrol::as_member(&agent.state, &agent.membership).await?;
+        let (out, waiting) = mpsc::channel(WAITING);
+        let hello = AgentMessage {
+            content: Some(agent_message::Content::Hello(Hello {
+                in_force: machine.in_force().map(|hash| hash.as_bytes().to_vec()).unwrap_or_default(),
+                binary: agent.binary.as_bytes().to_vec(),
+                version: agent.version.clone(),
+            })),
+        };
+        // The channel is empty, and so takes it at once.
+        let _ = out.try_send(hello);
+
+        let mut grpc = Grpc::new(connection);
+        let lost = |error: &dyn std::fmt::Display| NotJoined::Lost(error.to_string());
+        grpc.ready().await.map_err(|error| lost(&error))?;
+        let codec = ProstCodec::<AgentMessage, ControllerMessage>::default();
+        let request = tonic::Request::new(ReceiverStream::new(waiting));
+        let answer = grpc
+            .streaming(request, PathAndQuery::from_static(methods::ATTEND), codec)
+            .await;
+        let messages = answer.map_err(|status| match status.code() {
+            tonic::Code::PermissionDenied => NotJoined::Refused(status.message().to_owned()),
+            _ => lost(&status.message()),
+        })?;
+        Ok(Self {
+            out,
+            messages: messages.into_inner(),
+        })
+    }
+}
+
+impl<S: Subject> Agent<S> {
+    /// Follows a controller until the stream ends; returns the reason.
+    async fn follow(&mut self, machine: &mut Machine, mut session: Session) -> Result<String, Ended> {
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            let effects = tokio::select! {
+                message = session.messages.message() => match message {
+                    Ok(Some(message)) => self.heard(machine, message),
+                    Ok(None) => return Ok("it ended the stream".to_owned()),
+                    Err(status) if status.code() == tonic::Code::PermissionDenied => {
+                        return Err(Ended::Left(status.message().to_owned()));
+                    }
+                    Err(status) => return Ok(status.message().to_owned()),
+                },
+                _ = look.tick() => self.look(machine)?,
+            };
+            for message in self.carry_out(machine, effects).await? {
+                if session.out.send(message).await.is_err() {
+                    return Ok("it reads no more".to_owned());
+                }
+            }
+        }
+    }
+
+    /// Waits, and notices meanwhile that the node has returned from what was not confirmed.
+    async fn wait(&mut self, machine: &mut Machine, pause: Duration) -> Result<(), Ended> {
+        let mut look = tokio::time::interval(LOOK);
+        let over = tokio::time::sleep(pause);
+        let mut over = std::pin::pin!(over);
+        loop {
+            tokio::select! {
+                () = &mut over => return Ok(()),
+                _ = look.tick() => {
+                    let effects = self.look(machine)?;
+                    // There is no one to tell: the next hello says what is in force.
+                    drop(self.carry_out(machine, effects).await?);
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, machine: &mut Machine) -> Result<Vec<Effect>, Ended> {
+        if !self.subject.has_returned() {
+            return Ok(Vec::new());
+        }
+        let key = self.membership.verifying_key().map_err(io::Error::other)?;
+        Ok(machine.returned(self.state.current(&key)?))
+    }
+
+    fn heard(&self, machine: &mut Machine, message: ControllerMessage) -> Vec<Effect> {
+        let has = |hash: &Hash| self.state.has_part(hash);
+        match message.content {
+            Some(controller_message::Content::Offer(offer)) => machine.offered(offer, &has),
+            Some(controller_message::Content::BlobPart(piece)) => machine.part(piece),
+            Some(controller_message::Content::Notice(notice)) => match Notice::try_from(notice) {
+                Ok(notice) => machine.noticed(notice),
+                Err(_) => Vec::new(),
+            },
+            None => Vec::new(),
+        }
+    }
+
+    /// Carries out effects and those that follow from them; returns the messages to send.
+    async fn carry_out(
+        &mut self,
+        machine: &mut Machine,
+        effects: Vec<Effect>,
+    ) -> Result<Vec<AgentMessage>, Ended> {
+        let mut messages = Vec::new();
+        let mut effects = std::collections::VecDeque::from(effects);
+        while let Some(effect) = effects.pop_front() {
+            match effect {
+                Effect::Say(message) => messages.push(message),
+                Effect::Keep { parts, seen } => {
+                    let state = self.state.clone();
+                    let kept = blocking(move || keep(&state, &parts, &seen.to_string())).await;
+                    effects.extend(machine.kept(kept.map_err(|error| error.to_string())));
+                }
+                Effect::Apply { statement, confirm } => {
+                    let outcome = self.subject.apply(&statement, confirm).await;
+                    let has = |hash: &Hash| self.state.has_part(hash);
+                    effects.extend(machine.applied(outcome, &has));
+                }
+                Effect::Follow { signed, statement } => {
+                    let state = self.state.clone();
+                    blocking(move || state.follow(&signed, &statement)).await?;
+                    self.follow_authorities()?;
+                }
+                Effect::Confirm => self.subject.confirm().await,
+                Effect::Leave => return Err(Ended::Left("it was revoked".to_owned())),
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Controllers are believed by the authorities of the statement in force from now on.
+    fn follow_authorities(&self) -> Result<(), Ended> {
+        let key = self.membership.verifying_key().map_err(io::Error::other)?;
+        if let Some(current) = self.state.current(&key)?
+            && let Some(authorities) = self.state.authorities_of(&current.statement)?
+        {
+            self.state.keep_authorities(&authorities)?;
+        }
+        Ok(())
+    }
+}
+
+fn keep(
+    state: &State,
+    parts: &std::collections::BTreeMap<Hash, Vec<u8>>,
+    seen: &str,
+) -> io::Result<()> {
+    state.keep_seen(seen)?;
+    for (hash, bytes) in parts {
+        state.keep_part(hash, bytes)?;
+    }
+    Ok(())
+}
+
+/// Disks may stand still, and must not stop the agent's run time.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
+}

@@ -1,0 +1,297 @@
+//! A node's memory across restarts: a folder with its identity, the parts it was given, and the statement that it follows.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hermes_api::{Hash, Name, SignedStatement, Statement, VerifyingKey, parts};
+use hermes_config::{Loaded, Problem, Problems};
+use hermes_net::replace_file;
+use serde::{Deserialize, Serialize};
+
+use crate::Membership;
+
+/// Bytes of the longest file that is read here, but for parts.
+#[doc(alias = "bound")]
+const LONGEST: u64 = 1024 * 1024;
+
+/// The folder of a node.
+///
+/// - `membership.json`, `node.key`, `node.pem`: its identity.
+/// - `parts/HASH`: parts of statements, which never change.
+/// - `current.json`: the signed statement that the next start follows. It is replaced as a whole, once all its parts are on the disk.
+#[derive(Debug, Clone)]
+pub struct State {
+    folder: PathBuf,
+}
+
+/// The statement that a start follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Current {
+    /// Its hash.
+    pub hash: Hash,
+    /// Its content.
+    pub statement: Statement,
+}
+
+/// A signed statement as its file has it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CurrentFile {
+    statement: String,
+    signature: Vec<u8>,
+}
+
+impl State {
+    /// The state in this folder, which is made when something is kept in it.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The node's membership; `None` before it has joined.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not as it was written.
+    pub fn membership(&self) -> io::Result<Option<Membership>> {
+        let path = self.path("membership.json");
+        let Some(text) = read(&path)? else {
+            return Ok(None);
+        };
+        let read = serde_json::from_str(&text);
+        read.map(Some).map_err(|error| damaged(&path, &error))
+    }
+
+    /// Keeps the outcome of a join or a renewal. The certificate comes first: a membership without one would be no use.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub(crate) fn keep_membership(
+        &self,
+        membership: &Membership,
+        certificates: &str,
+    ) -> io::Result<()> {
+        replace_file(&self.path("node.pem"), certificates)?;
+        let text = serde_json::to_string_pretty(membership).map_err(io::Error::other)?;
+        replace_file(&self.path("membership.json"), &text)
+    }
+
+    /// The key of the node, as PEM; made if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub(crate) fn key(&self) -> io::Result<String> {
+        let path = self.path("node.key");
+        if let Some(text) = read(&path)? {
+            return Ok(text);
+        }
+        let key = rcgen::KeyPair::generate().map_err(io::Error::other)?;
+        let text = key.serialize_pem();
+        // Before it is shown to anyone: a join that is cut is repeated with the same key.
+        replace_file(&path, &text)?;
+        Ok(text)
+    }
+
+    /// The node's certificates, as PEM.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) fn certificates(&self) -> io::Result<String> {
+        fs::read_to_string(self.path("node.pem"))
+    }
+
+    /// Authorities that were told at the join, until the first statement brings others.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) fn authorities(&self) -> io::Result<String> {
+        fs::read_to_string(self.path("authorities.pem"))
+    }
+
+    /// Keeps the authorities that a controller is believed by.
+    ///
+    /// # Errors
+    /// The disk does not take them.
+    pub(crate) fn keep_authorities(&self, authorities: &str) -> io::Result<()> {
+        replace_file(&self.path("authorities.pem"), authorities)
+    }
+
+    /// The newest revision that the node was ever told, as its text; nothing older is followed.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn seen(&self) -> io::Result<Option<String>> {
+        read(&self.path("seen"))
+    }
+
+    /// Keeps the newest revision.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub(crate) fn keep_seen(&self, revision: &str) -> io::Result<()> {
+        replace_file(&self.path("seen"), revision)
+    }
+
+    /// Keeps parts. They are on the disk when it returns.
+    ///
+    /// # Errors
+    /// The disk does not take them.
+    pub(crate) fn keep_part(&self, hash: &Hash, bytes: &[u8]) -> io::Result<()> {
+        let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+        replace_file(&self.part(hash), text)
+    }
+
+    /// Whether a part is here.
+    pub(crate) fn has_part(&self, hash: &Hash) -> bool {
+        self.part(hash).exists()
+    }
+
+    /// Makes a statement the one that starts follow, and lets go of parts that neither it nor `other` names.
+    ///
+    /// # Errors
+    /// The disk does not take it; then the one before stays.
+    pub(crate) fn follow(&self, signed: &SignedStatement, statement: &Statement) -> io::Result<()> {
+        let file = CurrentFile {
+            statement: String::from_utf8_lossy(&signed.bytes).into_owned(),
+            signature: signed.signature.clone(),
+        };
+        let text = serde_json::to_string(&file).map_err(io::Error::other)?;
+        replace_file(&self.path("current.json"), &text)?;
+        self.sweep(&statement.parts.values().copied().collect())
+    }
+
+    /// The statement that a start follows, checked as if it had just come; `None` if there is none yet.
+    ///
+    /// # Errors
+    /// The file cannot be read, was changed, or a part is missing.
+    pub fn current(&self, key: &VerifyingKey) -> io::Result<Option<Current>> {
+        let path = self.path("current.json");
+        let Some(text) = read(&path)? else {
+            return Ok(None);
+        };
+        let file: CurrentFile =
+            serde_json::from_str(&text).map_err(|error| damaged(&path, &error))?;
+        let signed = SignedStatement {
+            bytes: file.statement.into_bytes(),
+            signature: file.signature,
+        };
+        let statement = signed.verify(key).map_err(|error| damaged(&path, &error))?;
+        let current = Current {
+            hash: Hash::of(&signed.bytes),
+            statement,
+        };
+
+        for hash in current.statement.parts.values() {
+            let path = self.part(hash);
+            if Hash::of(&fs::read(&path)?) != *hash {
+                return Err(damaged(&path, &"its content has another hash"));
+            }
+        }
+        Ok(Some(current))
+    }
+
+    /// The document of a statement whose parts are all here, with the variables of this node.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its form.
+    pub fn document(
+        &self,
+        statement: &Statement,
+        membership: &Membership,
+        form: &hermes_config::DocumentForm,
+    ) -> Result<Loaded, Problems> {
+        let unread = |reason: String| Problems(vec![Problem::new("", reason)]);
+        let hash = statement.parts.get(parts::DOCUMENT);
+        let path = hash
+            .map(|hash| self.part(hash))
+            .ok_or_else(|| unread("the statement has no document".to_owned()))?;
+        let text = fs::read_to_string(&path).map_err(|error| unread(error.to_string()))?;
+        let env = |name: &str| self.variable(name, statement, membership);
+
+        let loaded = form.parse(&path, &text, &env)?;
+        // Its form has no file of the operator's: what is wrong with it is told by its keys.
+        Ok(Loaded {
+            files: Vec::new(),
+            ..loaded
+        })
+    }
+
+    /// The variables that documents of controllers have.
+    fn variable(
+        &self,
+        name: &str,
+        statement: &Statement,
+        membership: &Membership,
+    ) -> Option<String> {
+        let part = |name: &str| {
+            let hash = statement.parts.get(name)?;
+            Some(self.part(hash).to_string_lossy().into_owned())
+        };
+        match name {
+            "HERMES_NODE" => Some(membership.node.to_string()),
+            "HERMES_USER" => membership.user.as_ref().map(Name::to_string),
+            "HERMES_IDENTITY" => Some(self.folder.to_string_lossy().into_owned()),
+            "HERMES_AUTHORITIES" => part(parts::AUTHORITIES),
+            "HERMES_REVOKED" => part(parts::REVOKED),
+            "HERMES_CONTROLLER" => {
+                let url: crate::ControllerUrl = membership.controller.parse().ok()?;
+                Some(url.host)
+            }
+            _ => None,
+        }
+    }
+
+    /// The authorities of a statement, as PEM; `None` where it has none.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(crate) fn authorities_of(&self, statement: &Statement) -> io::Result<Option<String>> {
+        let hash = statement.parts.get(parts::AUTHORITIES);
+        let path = hash.map(|hash| self.part(hash));
+        path.map(fs::read_to_string).transpose()
+    }
+
+    /// Removes parts that no statement names any more.
+    fn sweep(&self, kept: &BTreeSet<Hash>) -> io::Result<()> {
+        for entry in fs::read_dir(self.path("parts"))? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let hash = name.to_str().and_then(|name| name.parse::<Hash>().ok());
+            if hash.is_some_and(|hash| !kept.contains(&hash)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn part(&self, hash: &Hash) -> PathBuf {
+        self.path("parts").join(hash.to_string())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<String>> {
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(named(error)),
+        Ok(file) if file.len() > LONGEST => Err(damaged(path, &"it is too long")),
+        Ok(_) => fs::read_to_string(path).map(Some).map_err(named),
+    }
+}
+
+fn damaged(path: &Path, error: &dyn std::fmt::Display) -> io::Error {
+    let reason = format!("{}: {error}", path.display());
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
