@@ -15,9 +15,10 @@ mod connection;
 pub mod enrol;
 mod machine;
 mod membership;
+pub mod node;
 mod state;
 
-pub use attend::{Subject, attend};
+pub use attend::{Agent, Ended, Subject, attend};
 pub use connection::{ControllerUrl, NotConnected};
 pub use machine::{Effect, Machine, Refused};
 pub use membership::Membership;

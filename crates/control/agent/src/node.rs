@@ -1,0 +1,151 @@
+//! The data plane as an agent changes it: started by the first statement, changed by later ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_api::Statement;
+use hermes_config::{DocumentForm, Loaded, Problems};
+use hermes_node::change::ReloadReport;
+use hermes_node::{NodeHandle, Proxy};
+use tokio::sync::Mutex;
+
+use crate::attend::Subject;
+use crate::machine::Refused;
+use crate::{Membership, State};
+
+/// Starts a node with its first document, on the run time of the caller.
+pub type Start = Box<dyn FnMut(Loaded) -> Result<Proxy, Problems> + Send>;
+
+/// A node of an overlay, which runs once it has a document.
+pub struct OverlayNode {
+    state: State,
+    membership: Membership,
+    form: DocumentForm,
+    start: Start,
+    proxy: SharedProxy,
+    handle: Option<NodeHandle>,
+    /// The statement in force would be returned from.
+    unconfirmed: bool,
+}
+
+/// The node, for whoever stops it; `None` until it has started.
+pub type SharedProxy = Arc<Mutex<Option<Proxy>>>;
+
+impl OverlayNode {
+    /// A node that has not started. Its documents have this form.
+    pub fn new(state: State, membership: Membership, form: DocumentForm, start: Start) -> Self {
+        Self {
+            state,
+            membership,
+            form,
+            start,
+            proxy: SharedProxy::default(),
+            handle: None,
+            unconfirmed: false,
+        }
+    }
+
+    /// The node, for whoever stops it.
+    pub fn proxy(&self) -> SharedProxy {
+        self.proxy.clone()
+    }
+
+    /// Reads certificates again that were renewed.
+    pub fn reread(&self) {
+        let Some(handle) = self.handle.clone() else {
+            return;
+        };
+        // It may block, and its outcome is in the log.
+        tokio::task::spawn_blocking(move || {
+            if let Err(problems) = handle.reload() {
+                tracing::error!("renewed certificates are not in force:\n{problems}");
+            }
+        });
+    }
+
+    async fn begin(&mut self, loaded: Loaded) -> Result<String, Problems> {
+        let proxy = (self.start)(loaded)?;
+        let report = format!("started with {} listeners", proxy.listeners().len());
+        self.handle = Some(proxy.handle());
+        *self.proxy.lock().await = Some(proxy);
+        Ok(report)
+    }
+
+    async fn change(
+        &mut self,
+        handle: NodeHandle,
+        loaded: Loaded,
+        confirm: Option<Duration>,
+    ) -> Result<String, Problems> {
+        let apply = move || handle.apply(loaded, confirm);
+        let applied = tokio::task::spawn_blocking(apply).await;
+        let report = match applied {
+            Ok(applied) => applied.map_err(|refused| refused.problems().clone())?,
+            Err(error) => return Err(Problems(vec![hermes_config::Problem::new("", error.to_string())])),
+        };
+        self.unconfirmed = report.unconfirmed.is_some();
+        Ok(summary(&report))
+    }
+}
+
+impl Subject for OverlayNode {
+    async fn apply(
+        &mut self,
+        statement: &Statement,
+        confirm: Option<Duration>,
+    ) -> Result<String, Vec<Refused>> {
+        let loaded = self.state.document(statement, &self.membership, &self.form);
+        let loaded = loaded.map_err(refused)?;
+        let outcome = match self.handle.clone() {
+            // There is no earlier document to return to, and so nothing to confirm.
+            None => self.begin(loaded).await,
+            Some(handle) => self.change(handle, loaded, confirm).await,
+        };
+        outcome.map_err(refused)
+    }
+
+    async fn confirm(&mut self) {
+        self.unconfirmed = false;
+        let Some(handle) = self.handle.clone() else {
+            return;
+        };
+        let confirmed = tokio::task::spawn_blocking(move || handle.confirm()).await;
+        if !matches!(confirmed, Ok(Ok(_))) {
+            tracing::warn!("the confirmation came too late, the node has returned");
+        }
+    }
+
+    fn has_returned(&mut self) -> bool {
+        let Some(handle) = self.handle.as_ref().filter(|_| self.unconfirmed) else {
+            return false;
+        };
+        let has_returned = handle.status().process.unconfirmed.is_none();
+        self.unconfirmed = !has_returned;
+        has_returned
+    }
+}
+
+fn refused(problems: Problems) -> Vec<Refused> {
+    let problems = problems.0.into_iter();
+    problems
+        .map(|problem| Refused {
+            path: problem.path.clone(),
+            reason: match &problem.remedy {
+                Some(remedy) => format!("{}; {remedy}", problem.reason),
+                None => problem.reason.clone(),
+            },
+        })
+        .collect()
+}
+
+/// A change in one line.
+fn summary(report: &ReloadReport) -> String {
+    let mut words = vec![format!("{} routes", report.routes)];
+    if !report.upstreams_changed.is_empty() {
+        words.push(format!("upstreams changed: {}", report.upstreams_changed.join(", ")));
+    }
+    if !report.needs_restart.is_empty() {
+        words.push(format!("in force after a restart: {}", report.needs_restart.join(", ")));
+    }
+    words.join("; ")
+}
