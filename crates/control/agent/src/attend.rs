@@ -127,7 +127,10 @@ impl Session {
         let (out, waiting) = mpsc::channel(WAITING);
         let hello = AgentMessage {
             content: Some(agent_message::Content::Hello(Hello {
-                in_force: machine.in_force().map(|hash| hash.as_bytes().to_vec()).unwrap_or_default(),
+                in_force: machine
+                    .in_force()
+                    .map(|hash| hash.as_bytes().to_vec())
+                    .unwrap_or_default(),
                 binary: agent.binary.as_bytes().to_vec(),
                 version: agent.version.clone(),
             })),
@@ -156,7 +159,11 @@ impl Session {
 
 impl<S: Subject> Agent<S> {
     /// Follows a controller until the stream ends; returns the reason.
-    async fn follow(&mut self, machine: &mut Machine, mut session: Session) -> Result<String, Ended> {
+    async fn follow(
+        &mut self,
+        machine: &mut Machine,
+        mut session: Session,
+    ) -> Result<String, Ended> {
         let mut look = tokio::time::interval(LOOK);
         loop {
             let effects = tokio::select! {

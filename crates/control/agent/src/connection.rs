@@ -20,7 +20,9 @@ use rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use x509_parser::extensions::GeneralName;
@@ -61,7 +63,9 @@ impl FromStr for ControllerUrl {
         let bad = || format!("{text:?} is no address of a controller: write https://HOST:{PORT}");
         let uri: Uri = text.parse().map_err(|_| bad())?;
         let is_plain = uri.path_and_query().is_none_or(|path| path == "/");
-        let authority = uri.authority().filter(|_| uri.scheme_str() == Some("https"));
+        let authority = uri
+            .authority()
+            .filter(|_| uri.scheme_str() == Some("https"));
         let authority = authority.filter(|_| is_plain).ok_or_else(bad)?;
         let host = authority.host();
         let host = host.strip_prefix('[').unwrap_or(host);
@@ -276,11 +280,19 @@ fn is_controller(certificate: &CertificateDer<'_>) -> bool {
     let Ok(Some(names)) = parsed.subject_alternative_name() else {
         return false;
     };
-    let mut uris = names.value.general_names.iter().filter_map(|name| match name {
-        GeneralName::URI(uri) => Some(*uri),
-        _ => None,
-    });
-    let path = |uri: &str| uri.strip_prefix("spiffe://")?.split_once('/').map(|parts| parts.1 == "controller");
+    let mut uris = names
+        .value
+        .general_names
+        .iter()
+        .filter_map(|name| match name {
+            GeneralName::URI(uri) => Some(*uri),
+            _ => None,
+        });
+    let path = |uri: &str| {
+        uri.strip_prefix("spiffe://")?
+            .split_once('/')
+            .map(|parts| parts.1 == "controller")
+    };
     let is_controller = uris.next().and_then(path) == Some(true);
     is_controller && uris.next().is_none()
 }
@@ -315,7 +327,13 @@ mod tests {
             assert_eq!((url.host.as_str(), url.port), (host, port), "{text}");
             assert_eq!(url.to_string().parse(), Ok(url));
         }
-        for text in ["", "hub:7443", "http://hub:7443", "https://hub/x", "https://"] {
+        for text in [
+            "",
+            "hub:7443",
+            "http://hub:7443",
+            "https://hub/x",
+            "https://",
+        ] {
             assert!(text.parse::<ControllerUrl>().is_err(), "{text}");
         }
     }

@@ -67,7 +67,8 @@ pub async fn renew(state: &State, membership: &Membership) -> Result<(), NotJoin
         request: certificate_request(&state.key()?)?,
     };
     let answer: JoinAnswer = ask(connection, methods::RENEW, request).await?;
-    let renewed = Membership::of(&answer, membership.controller.clone()).map_err(NotJoined::Answer)?;
+    let renewed =
+        Membership::of(&answer, membership.controller.clone()).map_err(NotJoined::Answer)?;
     if renewed.node != membership.node || renewed.overlay != membership.overlay {
         return Err(NotJoined::Answer("it is for another node".to_owned()));
     }
@@ -108,13 +109,19 @@ where
     grpc.ready().await.map_err(|error| lost(&error))?;
     let codec = ProstCodec::<Q, A>::default();
     let answered = grpc
-        .unary(tonic::Request::new(request), PathAndQuery::from_static(method), codec)
+        .unary(
+            tonic::Request::new(request),
+            PathAndQuery::from_static(method),
+            codec,
+        )
         .await;
-    answered.map(tonic::Response::into_inner).map_err(|status| match status.code() {
-        // A controller that refuses says why; all else is the connection.
-        tonic::Code::PermissionDenied | tonic::Code::InvalidArgument | tonic::Code::Unauthenticated => {
-            NotJoined::Refused(status.message().to_owned())
-        }
-        _ => lost(&status.message()),
-    })
+    answered
+        .map(tonic::Response::into_inner)
+        .map_err(|status| match status.code() {
+            // A controller that refuses says why; all else is the connection.
+            tonic::Code::PermissionDenied
+            | tonic::Code::InvalidArgument
+            | tonic::Code::Unauthenticated => NotJoined::Refused(status.message().to_owned()),
+            _ => lost(&status.message()),
+        })
 }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use hermes_api::{
-    Acknowledgement, AgentMessage, BlobPart, Hash, MAX_BLOB, Mistake, Name, Notice, Offer, Progress,
-    Revision, SignedStatement, Statement, VerifyingKey, Wanted, agent_message,
+    Acknowledgement, AgentMessage, BlobPart, Hash, MAX_BLOB, Mistake, Name, Notice, Offer,
+    Progress, Revision, SignedStatement, Statement, VerifyingKey, Wanted, agent_message,
 };
 
 use crate::Current;
@@ -133,7 +133,10 @@ impl Machine {
             overlay,
             node,
             key,
-            seen: seen.max(of_disk).unwrap_or(Revision { epoch: 0, number: 0 }),
+            seen: seen.max(of_disk).unwrap_or(Revision {
+                epoch: 0,
+                number: 0,
+            }),
             in_force,
             underway: None,
             next: None,
@@ -288,7 +291,11 @@ impl Machine {
     }
 
     /// The statement is in force, with the node's report; or the node refused it and goes on as before.
-    pub fn applied(&mut self, outcome: Result<String, Vec<Refused>>, has: &dyn Fn(&Hash) -> bool) -> Vec<Effect> {
+    pub fn applied(
+        &mut self,
+        outcome: Result<String, Vec<Refused>>,
+        has: &dyn Fn(&Hash) -> bool,
+    ) -> Vec<Effect> {
         let Some(underway) = self.underway.take() else {
             return Vec::new();
         };
@@ -372,7 +379,9 @@ impl Underway {
         }
         let length = incoming.bytes.len() + piece.bytes.len();
         if length > MAX_BLOB || kept + length > BYTES {
-            return Err(format!("the parts of the statement are longer than {BYTES} bytes"));
+            return Err(format!(
+                "the parts of the statement are longer than {BYTES} bytes"
+            ));
         }
 
         incoming.bytes.extend_from_slice(&piece.bytes);

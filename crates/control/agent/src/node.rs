@@ -81,7 +81,12 @@ impl OverlayNode {
         let applied = tokio::task::spawn_blocking(apply).await;
         let report = match applied {
             Ok(applied) => applied.map_err(|refused| refused.problems().clone())?,
-            Err(error) => return Err(Problems(vec![hermes_config::Problem::new("", error.to_string())])),
+            Err(error) => {
+                return Err(Problems(vec![hermes_config::Problem::new(
+                    "",
+                    error.to_string(),
+                )]));
+            }
         };
         self.unconfirmed = report.unconfirmed.is_some();
         Ok(summary(&report))
@@ -142,10 +147,16 @@ fn refused(problems: Problems) -> Vec<Refused> {
 fn summary(report: &ReloadReport) -> String {
     let mut words = vec![format!("{} routes", report.routes)];
     if !report.upstreams_changed.is_empty() {
-        words.push(format!("upstreams changed: {}", report.upstreams_changed.join(", ")));
+        words.push(format!(
+            "upstreams changed: {}",
+            report.upstreams_changed.join(", ")
+        ));
     }
     if !report.needs_restart.is_empty() {
-        words.push(format!("in force after a restart: {}", report.needs_restart.join(", ")));
+        words.push(format!(
+            "in force after a restart: {}",
+            report.needs_restart.join(", ")
+        ));
     }
     words.join("; ")
 }

@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn the_order_of_members_does_not_matter() {
-        let one: Value = serde_json::from_str(r#"{"b": [1, {"d": null, "c": 2.5}], "a": "x\ny"}"#).unwrap();
+        let one: Value =
+            serde_json::from_str(r#"{"b": [1, {"d": null, "c": 2.5}], "a": "x\ny"}"#).unwrap();
         let other = json!({ "a": "x\ny", "b": [1, { "c": 2.5, "d": null }] });
         assert_eq!(canonical(&one), canonical(&other));
         assert_eq!(

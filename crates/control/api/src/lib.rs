@@ -28,7 +28,5 @@ pub use messages::{
 };
 pub use name::{BadName, Name};
 pub use revision::{BadRevision, Revision};
-pub use statement::{
-    BadStatement, SignedStatement, SigningKey, Statement, VerifyingKey, parts,
-};
+pub use statement::{BadStatement, SignedStatement, SigningKey, Statement, VerifyingKey, parts};
 pub use token::{BadToken, Token};

@@ -33,7 +33,8 @@ impl FromStr for Name {
     type Err = BadName;
 
     fn from_str(text: &str) -> Result<Self, BadName> {
-        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_inner =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let has_hyphen_at_an_end = text.starts_with('-') || text.ends_with('-');
         let is_name = (1..=LONGEST).contains(&text.len())
             && text.bytes().all(is_inner)
@@ -70,7 +71,18 @@ mod tests {
 
     #[test]
     fn refuses_texts_that_other_places_would_read_otherwise() {
-        for text in ["", "-a", "a-", "A", "a.b", "a/b", "..", "a b", "ü", &"a".repeat(64)] {
+        for text in [
+            "",
+            "-a",
+            "a-",
+            "A",
+            "a.b",
+            "a/b",
+            "..",
+            "a b",
+            "ü",
+            &"a".repeat(64),
+        ] {
             assert!(text.parse::<Name>().is_err(), "{text}");
         }
         for text in ["a", "hub", "alice-laptop-2", &"a".repeat(63)] {

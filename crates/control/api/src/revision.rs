@@ -24,7 +24,10 @@ pub struct BadRevision;
 
 impl Revision {
     /// The empty state that an overlay begins with.
-    pub const FIRST: Self = Self { epoch: 1, number: 0 };
+    pub const FIRST: Self = Self {
+        epoch: 1,
+        number: 0,
+    };
 
     /// The revision after this one.
     pub fn next(self) -> Self {
@@ -63,8 +66,17 @@ mod tests {
 
     #[test]
     fn a_restored_store_is_newer_than_all_before() {
-        let restored = Revision { epoch: 2, number: 0 };
-        assert!(restored > Revision { epoch: 1, number: 900 });
+        let restored = Revision {
+            epoch: 2,
+            number: 0,
+        };
+        assert!(
+            restored
+                > Revision {
+                    epoch: 1,
+                    number: 900
+                }
+        );
         assert!(restored.next() > restored);
     }
 

@@ -195,18 +195,27 @@ mod tests {
         for index in 0..signed.bytes.len() {
             let mut changed = signed.clone();
             changed.bytes[index] ^= 1;
-            assert_eq!(changed.verify(&key.verifying()), Err(BadStatement::Signature));
+            assert_eq!(
+                changed.verify(&key.verifying()),
+                Err(BadStatement::Signature)
+            );
         }
         for index in 0..signed.signature.len() {
             let mut changed = signed.clone();
             changed.signature[index] ^= 1;
-            assert_eq!(changed.verify(&key.verifying()), Err(BadStatement::Signature));
+            assert_eq!(
+                changed.verify(&key.verifying()),
+                Err(BadStatement::Signature)
+            );
         }
     }
 
     #[test]
     fn the_key_of_another_is_refused() {
         let signed = statement().sign(&key());
-        assert_eq!(signed.verify(&key().verifying()), Err(BadStatement::Signature));
+        assert_eq!(
+            signed.verify(&key().verifying()),
+            Err(BadStatement::Signature)
+        );
     }
 }

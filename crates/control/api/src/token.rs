@@ -93,6 +93,9 @@ mod tests {
         for length in 0..text.len() {
             assert_eq!(text[..length].parse::<Token>(), Err(BadToken), "{length}");
         }
-        assert_eq!(format!("h1.{}", "A".repeat(4096)).parse::<Token>(), Err(BadToken));
+        assert_eq!(
+            format!("h1.{}", "A".repeat(4096)).parse::<Token>(),
+            Err(BadToken)
+        );
     }
 }

@@ -12,4 +12,5 @@
 pub mod authority;
 pub mod compile;
 pub mod resources;
+pub mod rollout;
 pub mod store;

@@ -1,0 +1,193 @@
+//! How a change spreads over the nodes: in waves, each of which has to be in force before the next one begins.
+//!
+//! A change has *stages*, states of the overlay one after the other: stage 0 is the state before it. Where something is added and
+//! something else goes away, the stage between has both, so that no node sends to another one that does not know what is meant.
+//! Each stage spreads in ranks, and within a rank first to one node, then to a quarter, then to the others. A node that refuses a
+//! stage ends the change: the nodes that have it go back.
+//!
+//! There is no input, output or clock in here: messages come in by methods, and each returns the [`Event`]s that follow.
+
+mod waves;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hermes_api::Name;
+
+pub use waves::{Order, RankedNode, waves};
+
+/// How long a wave waits for nodes that attend and say nothing, in milliseconds. Then the change ends as if they had refused.
+#[doc(alias = "bound")]
+const SILENCE: u64 = 30_000;
+
+/// The number of a state of the overlay within a change; 0 is the state before it.
+pub type Stage = usize;
+
+/// The nodes of one wave.
+pub type Wave = Vec<Name>;
+
+/// What follows from a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// These nodes should have this stage now.
+    Reach {
+        /// The nodes.
+        nodes: Wave,
+        /// The stage.
+        stage: Stage,
+    },
+    /// The change is over: all nodes should have stage 0 again.
+    Stopped {
+        /// The node that refused, or said nothing.
+        node: Name,
+        /// Its reason.
+        reason: String,
+    },
+    /// Every node that attends has the last stage.
+    Done,
+}
+
+/// A change that spreads.
+#[derive(Debug)]
+pub struct Rollout {
+    /// The waves of each stage, beginning with stage 1.
+    stages: Vec<Vec<Wave>>,
+    stage: Stage,
+    wave: usize,
+    /// The stage that each node was told to have; others have stage 0.
+    told: BTreeMap<Name, Stage>,
+    /// Nodes of the wave that have not said yet that it is in force.
+    waiting: BTreeSet<Name>,
+    /// When the wave began, in milliseconds.
+    began: u64,
+    /// How long a wave is looked at after it is in force, in milliseconds.
+    bake: u64,
+    /// When the last node of the wave had it in force.
+    in_force: Option<u64>,
+    is_over: bool,
+}
+
+impl Rollout {
+    /// A change that has not begun: the waves of stages 1, 2 and so on.
+    pub fn new(stages: Vec<Vec<Wave>>, bake: u64) -> Self {
+        Self {
+            stages,
+            stage: 1,
+            wave: 0,
+            told: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            began: 0,
+            bake,
+            in_force: None,
+            is_over: false,
+        }
+    }
+
+    /// The stage that a node should have now.
+    pub fn target(&self, node: &Name) -> Stage {
+        self.told.get(node).copied().unwrap_or(0)
+    }
+
+    /// Whether nothing more will happen.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Begins with the first wave. `attends` says which nodes are there: others are not waited for.
+    pub fn begin(&mut self, now: u64, attends: &dyn Fn(&Name) -> bool) -> Vec<Event> {
+        self.begin_wave(now, attends)
+    }
+
+    /// The nodes of the current wave are told; waves without a node that attends pass at once.
+    fn begin_wave(&mut self, now: u64, attends: &dyn Fn(&Name) -> bool) -> Vec<Event> {
+        let mut events = Vec::new();
+        loop {
+            let Some(waves) = self.stages.get(self.stage - 1) else {
+                self.is_over = true;
+                events.push(Event::Done);
+                return events;
+            };
+            let Some(nodes) = waves.get(self.wave).cloned() else {
+                self.stage += 1;
+                self.wave = 0;
+                continue;
+            };
+
+            let stage = self.stage;
+            self.told
+                .extend(nodes.iter().map(|node| (node.clone(), stage)));
+            self.waiting = nodes.iter().filter(|node| attends(node)).cloned().collect();
+            events.push(Event::Reach { nodes, stage });
+            self.began = now;
+            self.in_force = None;
+            if !self.waiting.is_empty() {
+                return events;
+            }
+            self.wave += 1;
+        }
+    }
+
+    /// A node has put a stage in force.
+    pub fn in_force(
+        &mut self,
+        node: &Name,
+        stage: Stage,
+        now: u64,
+        attends: &dyn Fn(&Name) -> bool,
+    ) -> Vec<Event> {
+        if self.is_over || stage != self.stage {
+            return Vec::new();
+        }
+        self.waiting.remove(node);
+        self.tick(now, attends)
+    }
+
+    /// A node has refused a stage.
+    pub fn refused(&mut self, node: &Name, stage: Stage, reason: &str) -> Vec<Event> {
+        // A node that had been told another stage in the meantime refuses what no one asks of it any more.
+        if self.is_over || stage == 0 || self.target(node) != stage {
+            return Vec::new();
+        }
+        self.stop(node.clone(), reason.to_owned())
+    }
+
+    /// A node is gone: it is not waited for, and gets the stage that it should have when it comes back.
+    pub fn left(&mut self, node: &Name, now: u64, attends: &dyn Fn(&Name) -> bool) -> Vec<Event> {
+        self.waiting.remove(node);
+        self.tick(now, attends)
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: u64, attends: &dyn Fn(&Name) -> bool) -> Vec<Event> {
+        if self.is_over {
+            return Vec::new();
+        }
+        if let Some(node) = self.waiting.first() {
+            if now.saturating_sub(self.began) < SILENCE {
+                return Vec::new();
+            }
+            let reason = format!("it has said nothing for {} s", SILENCE / 1000);
+            return self.stop(node.clone(), reason);
+        }
+
+        let since = *self.in_force.get_or_insert(now);
+        if now.saturating_sub(since) < self.bake {
+            return Vec::new();
+        }
+        self.wave += 1;
+        self.begin_wave(now, attends)
+    }
+
+    /// Ends the change, such as for a sign that a node is worse off with it.
+    pub fn stop(&mut self, node: Name, reason: String) -> Vec<Event> {
+        if self.is_over {
+            return Vec::new();
+        }
+        self.is_over = true;
+        self.told.clear();
+        self.waiting.clear();
+        vec![Event::Stopped { node, reason }]
+    }
+}
+
+#[cfg(test)]
+mod tests;

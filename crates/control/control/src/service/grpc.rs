@@ -1,0 +1,151 @@
+//! The methods of a controller.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hermes_api::{
+    AgentMessage, ControllerMessage, JoinAnswer, JoinRequest, RenewRequest, methods,
+};
+use hermes_net::clock::unix_seconds;
+use hyper::body::Incoming;
+use prost::Message;
+use rustls::pki_types::CertificateDer;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::server::Grpc;
+use tonic::{Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::attend;
+use super::Controller;
+use crate::authority::Member;
+
+/// Bytes of the longest message of an agent.
+#[doc(alias = "bound")]
+const MESSAGE: usize = 64 * 1024;
+
+/// Who is on the other end of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    /// Its certificates, whose key it has; not judged yet.
+    pub(super) chain: Option<Arc<[CertificateDer<'static>]>>,
+    pub(super) from: SocketAddr,
+}
+
+/// Answers one call.
+pub(super) async fn answer(
+    controller: Arc<Controller>,
+    caller: Caller,
+    request: http::Request<Incoming>,
+) -> http::Response<Body> {
+    match request.uri().path() {
+        methods::JOIN => {
+            let join = move |request| join(controller, caller, request);
+            grpc::<JoinRequest, JoinAnswer>().unary(Call(join), request).await
+        }
+        methods::RENEW => {
+            let renew = move |request| renew(controller, caller, request);
+            grpc::<RenewRequest, JoinAnswer>().unary(Call(renew), request).await
+        }
+        methods::ATTEND => {
+            let attend = move |request| attend(controller, caller, request);
+            grpc::<AgentMessage, ControllerMessage>()
+                .streaming(Call(attend), request)
+                .await
+        }
+        _ => Status::unimplemented("no such method").into_http(),
+    }
+}
+
+fn grpc<Q, A>() -> Grpc<ProstCodec<A, Q>>
+where
+    Q: Message + Default + Send + Sync + 'static,
+    A: Message + Send + Sync + 'static,
+{
+    Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE)
+}
+
+async fn join(
+    controller: Arc<Controller>,
+    caller: Caller,
+    request: Request<JoinRequest>,
+) -> Result<Response<JoinAnswer>, Status> {
+    let request = request.into_inner();
+    let from = caller.from;
+    let joined = blocking(move || controller.join(&request, unix_seconds())).await?;
+    let answer = joined.map_err(|refused| {
+        tracing::warn!(%from, "a join was refused: {refused}");
+        Status::permission_denied(refused)
+    })?;
+    Ok(Response::new(answer))
+}
+
+async fn renew(
+    controller: Arc<Controller>,
+    caller: Caller,
+    request: Request<RenewRequest>,
+) -> Result<Response<JoinAnswer>, Status> {
+    let chain = caller.chain.ok_or_else(without_certificate)?;
+    let request = request.into_inner().request;
+    let renewed = blocking(move || controller.renew(&chain, &request, unix_seconds())).await?;
+    renewed.map(Response::new).map_err(Status::permission_denied)
+}
+
+async fn attend(
+    controller: Arc<Controller>,
+    caller: Caller,
+    request: Request<Streaming<AgentMessage>>,
+) -> Result<Response<ReceiverStream<Result<ControllerMessage, Status>>>, Status> {
+    let member = judge(controller.clone(), caller).await?;
+    let messages = attend::begin(controller, member, request.into_inner());
+    Ok(Response::new(messages))
+}
+
+/// The member that calls.
+async fn judge(controller: Arc<Controller>, caller: Caller) -> Result<Member, Status> {
+    let chain = caller.chain.ok_or_else(without_certificate)?;
+    let judged = blocking(move || controller.member(&chain, unix_seconds())).await?;
+    let member = judged.map_err(Status::permission_denied)?;
+    if member.expired {
+        return Err(Status::unauthenticated(
+            "the certificate has expired, and has to be renewed first",
+        ));
+    }
+    Ok(member)
+}
+
+fn without_certificate() -> Status {
+    Status::unauthenticated("only members of the overlay may call this, and they show a certificate")
+}
+
+/// The store may stand still, and must not stop the run time.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Status::internal(error.to_string()))
+}
+
+/// A function as a service of tonic.
+struct Call<F>(F);
+
+impl<F, Q, A, R> tower_service::Service<Request<Q>> for Call<F>
+where
+    F: FnMut(Request<Q>) -> R,
+    R: Future<Output = Result<Response<A>, Status>> + Send + 'static,
+{
+    type Response = Response<A>;
+    type Error = Status;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<A>, Status>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        Box::pin((self.0)(request))
+    }
+}
