@@ -14,6 +14,8 @@
 //! Documents are written, too: [`write()`] returns the text of one, in the words of the reference
 //! and without secrets, and [`diff`] names the differences between two by the paths of their keys.
 //!
+//! Texts of several documents, as resources of a controller are written, are read by [`read_documents`].
+//!
 //! Specifications: YAML 1.2.2 (core schema, without aliases, tags and several documents), JSON Schema 2020-12.
 //!
 //! Begin reading in `model/node.rs`, which has the keys of a document's top; the other files of `model` have those below.
@@ -22,6 +24,7 @@ mod align;
 mod cases;
 mod defaults;
 mod diff;
+mod documents;
 mod emit;
 mod env;
 mod form;
@@ -52,6 +55,7 @@ mod yaml;
 
 pub use cases::{Case, Cases, Expect, read_cases};
 pub use diff::{Change, Kind, diff};
+pub use documents::{WrittenDocument, WrittenDocuments, read_documents, schema_of};
 pub use form::{DocumentForm, PlugForm, PlugPlace};
 pub use from_json::from_json;
 #[cfg(test)]

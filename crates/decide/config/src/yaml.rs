@@ -41,6 +41,29 @@ pub(crate) fn parse(
     }
 }
 
+/// Reads all documents of a text, which `---` divides; empty ones are left out. A violation of YAML is added to `problems`: nothing
+/// after it can be read.
+pub(crate) fn parse_all(text: &str, file: &Arc<Path>, problems: &mut Vec<Problem>) -> Vec<Node> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader = Reader {
+        text,
+        parser: Parser::new_from_str(text),
+        file,
+        problems,
+    };
+
+    let mut documents = Vec::new();
+    let broken = loop {
+        match reader.next_document() {
+            Ok(Some(root)) => documents.push(root),
+            Ok(None) => return documents,
+            Err(problem) => break problem,
+        }
+    };
+    problems.push(broken);
+    documents
+}
+
 fn empty(place: Place) -> Node {
     Node {
         value: Value::Null,
@@ -63,6 +86,22 @@ impl<'a> Reader<'a> {
             Some(Ok(event)) => Ok(event),
             Some(Err(error)) => Err(self.broken(&error)),
             None => Ok((Event::StreamEnd, Span::default())),
+        }
+    }
+
+    /// The next document that is not empty; `None` at the end of the text.
+    fn next_document(&mut self) -> Result<Option<Node>, Problem> {
+        loop {
+            match self.event()? {
+                (Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd, _) => {}
+                (Event::StreamEnd, _) => return Ok(None),
+                (event, span) => {
+                    let root = self.node(event, span, "", 0)?;
+                    if !matches!(root.value, Value::Null) {
+                        return Ok(Some(root));
+                    }
+                }
+            }
         }
     }
 

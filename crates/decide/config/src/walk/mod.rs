@@ -18,9 +18,28 @@ use crate::{Place, Problem};
 
 /// Reads the tree along the schema; returns every violation as well.
 pub(crate) fn read(schema: &Json, root: &Node) -> (Json, Vec<Problem>) {
+    walk(schema, root, Paths::Absolute)
+}
+
+/// Reads the tree like [`read`], with the paths of files as they are written: they are those of another machine.
+pub(crate) fn read_as_written(schema: &Json, root: &Node) -> (Json, Vec<Problem>) {
+    walk(schema, root, Paths::AsWritten)
+}
+
+/// The form in which paths of files are returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Paths {
+    /// From the folder of the file that names them.
+    Absolute,
+    /// Unchanged.
+    AsWritten,
+}
+
+fn walk(schema: &Json, root: &Node, paths: Paths) -> (Json, Vec<Problem>) {
     let mut walk = Walk {
         root: schema,
         problems: Vec::new(),
+        paths,
     };
 
     let json = walk.value(
@@ -54,6 +73,7 @@ impl At<'_> {
 struct Walk<'s> {
     root: &'s Json,
     problems: Vec<Problem>,
+    paths: Paths,
 }
 
 impl<'s> Walk<'s> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::{At, Walk};
+use super::{At, Paths, Walk};
 use crate::Problem;
 use crate::model::scalar::{END, PATH, UNIX, check};
 use crate::nearest;
@@ -77,7 +77,10 @@ impl<'s> Walk<'s> {
             return self.wrong(Problem::scalar(at.place, at.path, error));
         }
 
-        Json::from(absolute(format, text, &at.node.place.file))
+        match self.paths {
+            Paths::Absolute => Json::from(absolute(format, text, &at.node.place.file)),
+            Paths::AsWritten => Json::from(text),
+        }
     }
 
     pub(super) fn number(&mut self, schema: &'s Json, number: i64, at: At<'_>) -> Json {
