@@ -59,9 +59,13 @@ impl WrittenDocument {
         &self.0.place
     }
 
-    /// Its entry of this key, if that is a text.
-    pub fn text(&self, key: &str) -> Option<&str> {
-        match &self.0.entry(key)?.node.value {
+    /// The text below these keys, the outermost first; `None` if there is none.
+    pub fn text(&self, keys: &[&str]) -> Option<&str> {
+        let mut node = &self.0;
+        for key in keys {
+            node = &node.entry(key)?.node;
+        }
+        match &node.value {
             Value::Text(text) => Some(text),
             _ => None,
         }

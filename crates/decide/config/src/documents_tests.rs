@@ -53,7 +53,7 @@ fn each_document_is_checked_by_itself_and_as_it_is_written() {
         .map(|(path, place)| (path.as_str(), place.line))
         .collect();
     assert_eq!(lines, [("books", 6), ("books[0]", 7), ("books[1]", 8)]);
-    assert_eq!(read.documents[1].text("name"), Some("b"));
+    assert_eq!(read.documents[1].text(&["name"]), Some("b"));
 }
 
 #[test]

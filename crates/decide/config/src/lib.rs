@@ -70,4 +70,4 @@ pub use reader::FileReader;
 pub use schema::{schema, settings_schema};
 pub use secret::secret;
 pub use sound_part::SoundPart;
-pub use write::{format, to_json, write, write_whole};
+pub use write::{format, format_as_written, to_json, write, write_whole};

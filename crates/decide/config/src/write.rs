@@ -50,6 +50,11 @@ pub fn format(root: &Map<String, Json>) -> String {
     emit::document(&root)
 }
 
+/// Keys and values as YAML like [`format()`], with texts as they are: for readers that expand no variables.
+pub fn format_as_written(root: &Map<String, Json>) -> String {
+    emit::document(root)
+}
+
 fn replace(root: &mut Map<String, Json>, with: &impl Fn(&Spot<'_>, &str) -> Option<String>) {
     for (key, value) in root {
         withhold::replace(value, &Spot::Entry(&Spot::At(""), key), with);

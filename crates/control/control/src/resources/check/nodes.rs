@@ -1,0 +1,158 @@
+//! The whole, its nodes, and the links between them.
+
+use std::collections::BTreeMap;
+
+use hermes_api::Name;
+use hermes_config::model::ListenAddress;
+
+use super::Report;
+use crate::resources::specs::NodeSpec;
+use crate::resources::{Key, Kind, Spec};
+
+/// Bytes of the longest trust domain: a SPIFFE ID and the DNS name of a node have to hold it and a node's name.
+#[doc(alias = "bound")]
+const LONGEST_DOMAIN: usize = 180;
+
+/// The listener of a node that other nodes connect to.
+const OVERLAY: &str = "overlay";
+
+pub(super) fn overlays(report: &mut Report<'_>) {
+    let tree = report.tree;
+    let mut first: Option<&Key> = None;
+    for resource in tree.of_kind(Kind::Overlay) {
+        let Spec::Overlay(overlay) = resource.spec() else {
+            continue;
+        };
+        let key = resource.key();
+        if let Some(first) = first {
+            let reason = format!("{first} describes the overlay already");
+            report.add(key, "metadata.name", reason, "keep one of them");
+        }
+        first = first.or(Some(key));
+
+        let is_bad = |domain: &&String| !is_domain(domain);
+        if let Some(domain) = overlay.trust_domain.as_ref().filter(is_bad) {
+            let reason = format!("`{}` is no domain of certificates", domain.escape_debug());
+            let remedy = "write lower-case names with dots between them: `overlay.example.org`";
+            report.add(key, "spec.trustDomain", reason, remedy);
+        }
+    }
+}
+
+/// It stands in SPIFFE IDs and DNS names.
+fn is_domain(text: &str) -> bool {
+    let is_label = |label: &str| label.parse::<Name>().is_ok();
+    text.len() <= LONGEST_DOMAIN && text.split('.').all(is_label)
+}
+
+pub(super) fn nodes(report: &mut Report<'_>) {
+    let tree = report.tree;
+    for resource in tree.of_kind(Kind::Node) {
+        let Spec::Node(node) = resource.spec() else {
+            continue;
+        };
+        let key = resource.key();
+        if node.is_device() {
+            device(key, node, report);
+        } else {
+            proxy(key, node, report);
+        }
+    }
+}
+
+/// Nobody connects to a device.
+fn device(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
+    let given = [
+        ("spec.listen", node.listen.is_some()),
+        ("spec.reach", !node.reach.is_empty()),
+        ("spec.ingress", node.ingress),
+    ];
+    for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
+        let reason = "a user's device is not connected to";
+        report.add(key, field, reason, "remove it, or `user`");
+    }
+}
+
+fn proxy(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
+    match &node.listen {
+        Some(ListenAddress::Unix(_)) => {
+            let reason = "other machines cannot connect to a Unix socket";
+            report.add(key, "spec.listen", reason, "write an address and a port");
+        }
+        Some(_) if node.reach.is_empty() => {
+            let reason = "others do not know how to reach this node";
+            report.add(
+                key,
+                "spec.listen",
+                reason,
+                "add `reach: [\"hub.example.org:8443\"]`",
+            );
+        }
+        None if !node.reach.is_empty() => {
+            let reason = "nothing listens behind these addresses";
+            report.add(key, "spec.reach", reason, "add `listen: \"0.0.0.0:8443\"`");
+        }
+        None if node.ingress => {
+            let reason = "devices cannot connect to this node";
+            report.add(key, "spec.ingress", reason, "add `listen` and `reach`");
+        }
+        None if node.listeners.is_empty() => {
+            let reason = "nothing can enter this node";
+            report.add(
+                key,
+                "spec",
+                reason,
+                "add `listen` and `reach`, or `listeners`",
+            );
+        }
+        _ => {}
+    }
+
+    if node.listen.is_some() && node.listeners.contains_key(OVERLAY) {
+        let reason = "the listener for `listen` is called so";
+        report.add(
+            key,
+            "spec.listeners.overlay",
+            reason,
+            "give it another name",
+        );
+    }
+}
+
+pub(super) fn links(report: &mut Report<'_>) {
+    let tree = report.tree;
+    let mut first: BTreeMap<(&Name, &Name), &Key> = BTreeMap::new();
+    for resource in tree.of_kind(Kind::Link) {
+        let Spec::Link(link) = resource.spec() else {
+            continue;
+        };
+        let key = resource.key();
+        report.refers_to_proxy(key, "spec.from", &link.from);
+        if report.refers_to_proxy(key, "spec.to", &link.to) {
+            receiver(key, &link.to, report);
+        }
+        if link.from == link.to {
+            let reason = "the link leads from a node to itself";
+            report.add(key, "spec.to", reason, "name another node");
+        }
+
+        let owner = *first.entry((&link.from, &link.to)).or_insert(key);
+        if owner != key {
+            let reason = format!("{owner} is the same link already");
+            report.add(key, "spec", reason, "keep one of them");
+        }
+    }
+}
+
+fn receiver(key: &Key, name: &Name, report: &mut Report<'_>) {
+    let node = report.graph.node(name);
+    if node.is_some_and(|node| node.listen.is_none()) {
+        let reason = format!("node `{name}` does not listen for others");
+        report.add(
+            key,
+            "spec.to",
+            reason,
+            format!("add `listen` and `reach` to Node/{name}"),
+        );
+    }
+}

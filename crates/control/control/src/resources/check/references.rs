@@ -1,0 +1,35 @@
+//! Tenants, and services with their nodes.
+
+use super::Report;
+use crate::resources::key::DEFAULT_TENANT;
+use crate::resources::{Kind, Spec};
+
+/// One tenant alone: several would share names of groups and rules in the documents of their nodes.
+pub(super) fn tenants(report: &mut Report<'_>) {
+    let tree = report.tree;
+    for resource in tree.resources() {
+        let key = resource.key();
+        if key.tenant.as_str() != DEFAULT_TENANT {
+            let reason = "this controller keeps no tenants apart yet";
+            report.add(key, "metadata.tenant", reason, "remove the key");
+        }
+    }
+}
+
+/// Each service has nodes that reach it.
+pub(super) fn services(report: &mut Report<'_>) {
+    let tree = report.tree;
+    for resource in tree.of_kind(Kind::Service) {
+        let Spec::Service(service) = resource.spec() else {
+            continue;
+        };
+        let key = resource.key();
+        if service.at.is_empty() {
+            let remedy = "write one: `at: [{ node: hub, address: 127.0.0.1:8000 }]`";
+            report.add(key, "spec.at", "no node reaches the service", remedy);
+        }
+        for (index, end) in service.at.iter().enumerate() {
+            report.refers_to_proxy(key, &format!("spec.at[{index}].node"), &end.node);
+        }
+    }
+}

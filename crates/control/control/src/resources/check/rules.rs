@@ -1,0 +1,86 @@
+//! Groups, and policies that name them.
+
+use hermes_config::model::{UserMatch, UserPattern};
+
+use super::{Report, instead};
+use crate::resources::specs::PolicySpec;
+use crate::resources::{Key, Kind, Spec};
+
+pub(super) fn groups(report: &mut Report<'_>) {
+    let tree = report.tree;
+    for resource in tree.of_kind(Kind::Group) {
+        let Spec::Group(group) = resource.spec() else {
+            continue;
+        };
+        for (index, member) in group.members.iter().enumerate() {
+            let is_group = member.group().is_some() || member.claim_group().is_some();
+            if is_group || member.is_certified_user() {
+                let reason = format!("`{member}` is no user");
+                let field = format!("spec.members[{index}]");
+                report.add(resource.key(), &field, reason, "list users");
+            }
+        }
+    }
+}
+
+pub(super) fn policies(report: &mut Report<'_>) {
+    let tree = report.tree;
+    for resource in tree.of_kind(Kind::Policy) {
+        let Spec::Policy(policy) = resource.spec() else {
+            continue;
+        };
+        let key = resource.key();
+        for (index, node) in policy.at.iter().enumerate() {
+            report.refers_to_proxy(key, &format!("spec.at[{index}]"), node);
+        }
+        for (index, rule) in policy.rules.iter().enumerate() {
+            let field = format!("spec.rules[{index}].match");
+            let users = rule.matches.user.as_deref().unwrap_or_default();
+            users_of(key, &format!("{field}.user"), users, report);
+            of_one_node(key, policy, index, report);
+        }
+    }
+}
+
+/// A proxy sees the one before it as the source, and each has listeners of its own.
+fn of_one_node(key: &Key, policy: &PolicySpec, index: usize, report: &mut Report<'_>) {
+    let matches = &policy.rules[index].matches;
+    let given = [
+        ("source", matches.source.is_some()),
+        ("listener", matches.listener.is_some()),
+    ];
+    for (condition, is_given) in given {
+        if is_given && policy.at.is_empty() {
+            let reason = "the condition holds at one node, and every node asks this policy";
+            let field = format!("spec.rules[{index}].match.{condition}");
+            report.add(key, &field, reason, "name the nodes in `at`");
+        }
+    }
+}
+
+/// Groups that conditions name.
+pub(super) fn users_of(key: &Key, field: &str, users: &[UserMatch], report: &mut Report<'_>) {
+    for (index, user) in users.iter().enumerate() {
+        let UserMatch::Pattern(pattern) = user else {
+            continue;
+        };
+        if pattern.is_certified_user() {
+            let field = format!("{field}[{index}]");
+            report.add(key, &field, "`{user}` stands for no one here", "name users");
+        }
+        group_of(key, field, pattern, report);
+    }
+}
+
+fn group_of(key: &Key, field: &str, pattern: &UserPattern, report: &mut Report<'_>) {
+    let Some(name) = pattern.group() else { return };
+    let tree = report.tree;
+    let known: Vec<&str> = tree
+        .of_kind(Kind::Group)
+        .map(|resource| resource.key().name.as_str())
+        .collect();
+    if !known.contains(&name) {
+        let remedy = instead(name, &known, Kind::Group);
+        report.add(key, field, format!("there is no group `{name}`"), remedy);
+    }
+}

@@ -1,0 +1,19 @@
+//! The keys of each kind of resource.
+
+mod group;
+mod link;
+mod name;
+mod node;
+mod overlay;
+mod policy;
+mod route;
+mod service;
+
+pub use group::{GroupSpec, UserSpec};
+pub use link::LinkSpec;
+pub use name::NameSpec;
+pub use node::NodeSpec;
+pub use overlay::{Guards, OverlaySpec, RolloutPlan};
+pub use policy::PolicySpec;
+pub use route::RouteSpec;
+pub use service::{ServiceEnd, ServiceSpec};

@@ -1,0 +1,46 @@
+//! `Node`: a proxy, or a user's device.
+
+use hermes_api::Name;
+use hermes_config::model::{HostPort, ListenAddress, Listener};
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+/// A proxy of the overlay, or a device of a user that wants other listeners than all devices have.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeSpec {
+    /// The address of its machine that other nodes and devices connect to. Default: none, nobody connects.
+    #[serde(default)]
+    pub listen: Option<ListenAddress>,
+    /// Addresses by which others reach it: `hub.example.org:8443`. Needed with `listen`.
+    #[serde(default)]
+    pub reach: Vec<HostPort>,
+    /// Whether devices enter the overlay here. Default: false.
+    #[serde(default)]
+    pub ingress: bool,
+    /// The user of a device. Default: none, it is a proxy.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub user: Option<Name>,
+    /// Where it stands; endpoints in the same zone are preferred. Default: nowhere.
+    #[serde(default)]
+    pub zone: Option<String>,
+    /// Listeners of its own, by name, beside the one for `listen`. Default: none; of a device, `web: { http: 127.0.0.1:8080 }`.
+    #[serde(default)]
+    #[schemars(with = "IndexMap<String, Listener>")]
+    pub listeners: IndexMap<String, Json>,
+}
+
+impl NodeSpec {
+    /// Whether it is a user's device.
+    pub fn is_device(&self) -> bool {
+        self.user.is_some()
+    }
+
+    /// Whether exchanges enter the overlay here.
+    pub fn is_entry(&self) -> bool {
+        self.ingress || !self.listeners.is_empty()
+    }
+}
