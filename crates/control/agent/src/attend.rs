@@ -8,6 +8,7 @@ use hermes_api::{
     AgentMessage, ControllerMessage, Hash, Hello, Notice, Statement, agent_message,
     controller_message, methods,
 };
+use hermes_net::clock::unix_seconds;
 use http::uri::PathAndQuery;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -17,7 +18,7 @@ use tonic_prost::ProstCodec;
 
 use crate::enrol::{self, NotJoined};
 use crate::machine::{Effect, Machine, Refused};
-use crate::{Membership, State};
+use crate::{Membership, State, renewal};
 
 /// Messages to a controller that wait to be sent.
 #[doc(alias = "bound")]
@@ -33,6 +34,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How often the node is asked whether it has returned from what was not confirmed.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How often the time of the certificate is looked at.
+const RENEW: Duration = Duration::from_secs(60);
+
 /// The node that an agent changes.
 pub trait Subject: Send {
     /// Puts a statement in force whose parts are on the disk, for this time only unless it is confirmed. Returns a report for the operator.
@@ -47,6 +51,9 @@ pub trait Subject: Send {
 
     /// Keeps what is in force.
     fn confirm(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// The node's certificate is another one now.
+    fn renewed(&mut self);
 
     /// Whether the node has returned from what was to be confirmed.
     fn has_returned(&mut self) -> bool;
@@ -95,6 +102,7 @@ pub async fn attend<S: Subject>(mut agent: Agent<S>) -> Result<(), Ended> {
 
     let mut pause = FIRST_PAUSE;
     loop {
+        agent.renew_if_due().await?;
         let lost = match Session::open(&agent, &machine).await {
             Ok(session) => {
                 pause = FIRST_PAUSE;
@@ -127,8 +135,8 @@ impl Session {
         let (out, waiting) = mpsc::channel(WAITING);
         let hello = AgentMessage {
             content: Some(agent_message::Content::Hello(Hello {
-                in_force: machine
-                    .in_force()
+                content: machine
+                    .content()
                     .map(|hash| hash.as_bytes().to_vec())
                     .unwrap_or_default(),
                 binary: agent.binary.as_bytes().to_vec(),
@@ -164,6 +172,7 @@ impl<S: Subject> Agent<S> {
         machine: &mut Machine,
         mut session: Session,
     ) -> Result<String, Ended> {
+        let mut renew = tokio::time::interval(RENEW);
         let mut look = tokio::time::interval(LOOK);
         loop {
             let effects = tokio::select! {
@@ -176,6 +185,10 @@ impl<S: Subject> Agent<S> {
                     Err(status) => return Ok(status.message().to_owned()),
                 },
                 _ = look.tick() => self.look(machine)?,
+                _ = renew.tick() => {
+                    self.renew_if_due().await?;
+                    Vec::new()
+                }
             };
             for message in self.carry_out(machine, effects).await? {
                 if session.out.send(message).await.is_err() {
@@ -183,6 +196,24 @@ impl<S: Subject> Agent<S> {
                 }
             }
         }
+    }
+
+    /// Renews the certificate if it is time. Where that fails it is tried again later: there is a third of its time for that.
+    async fn renew_if_due(&mut self) -> Result<(), Ended> {
+        let span = renewal::span(&self.state.certificates()?);
+        let node = self.membership.node.as_str();
+        if span.is_some_and(|span| !span.is_due(node, unix_seconds())) {
+            return Ok(());
+        }
+        match enrol::renew(&self.state, &self.membership).await {
+            Ok(()) => {
+                tracing::info!("the certificate is renewed");
+                self.subject.renewed();
+            }
+            Err(NotJoined::Refused(reason)) => return Err(Ended::Left(reason)),
+            Err(error) => tracing::warn!("the certificate is not renewed yet: {error}"),
+        }
+        Ok(())
     }
 
     /// Waits, and notices meanwhile that the node has returned from what was not confirmed.

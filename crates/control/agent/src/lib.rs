@@ -16,6 +16,7 @@ pub mod enrol;
 mod machine;
 mod membership;
 pub mod node;
+mod renewal;
 mod state;
 
 pub use attend::{Agent, Ended, Subject, attend};

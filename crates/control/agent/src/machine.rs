@@ -143,9 +143,10 @@ impl Machine {
         }
     }
 
-    /// The hash of the statement in force.
-    pub fn in_force(&self) -> Option<Hash> {
-        self.in_force.as_ref().map(|current| current.hash)
+    /// The hash of the parts of the statement in force.
+    pub fn content(&self) -> Option<Hash> {
+        let current = self.in_force.as_ref();
+        current.map(|current| current.statement.content())
     }
 
     /// The connection to the controller ended: parts that were on their way are asked for again by the next one.

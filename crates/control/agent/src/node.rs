@@ -50,19 +50,6 @@ impl OverlayNode {
         self.proxy.clone()
     }
 
-    /// Reads certificates again that were renewed.
-    pub fn reread(&self) {
-        let Some(handle) = self.handle.clone() else {
-            return;
-        };
-        // It may block, and its outcome is in the log.
-        tokio::task::spawn_blocking(move || {
-            if let Err(problems) = handle.reload() {
-                tracing::error!("renewed certificates are not in force:\n{problems}");
-            }
-        });
-    }
-
     async fn begin(&mut self, loaded: Loaded) -> Result<String, Problems> {
         let proxy = (self.start)(loaded)?;
         let report = format!("started with {} listeners", proxy.listeners().len());
@@ -118,6 +105,18 @@ impl Subject for OverlayNode {
         if !matches!(confirmed, Ok(Ok(_))) {
             tracing::warn!("the confirmation came too late, the node has returned");
         }
+    }
+
+    fn renewed(&mut self) {
+        let Some(handle) = self.handle.clone() else {
+            return;
+        };
+        // It may block, and its outcome is in the log.
+        tokio::task::spawn_blocking(move || {
+            if let Err(problems) = handle.reload() {
+                tracing::error!("the renewed certificate is not in force:\n{problems}");
+            }
+        });
     }
 
     fn has_returned(&mut self) -> bool {

@@ -104,9 +104,9 @@ pub mod agent_message {
 /// What a node has and is, when it attends.
 #[derive(Clone, PartialEq, Message)]
 pub struct Hello {
-    /// SHA-256 of the statement in force; empty if none is.
+    /// [`Statement::content`](crate::Statement::content) of the statement in force; empty if none is.
     #[prost(bytes = "vec", tag = "1")]
-    pub in_force: Vec<u8>,
+    pub content: Vec<u8>,
     /// SHA-256 of the node's program.
     #[prost(bytes = "vec", tag = "2")]
     pub binary: Vec<u8>,
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn the_hello_of_a_node_is_short() {
         let hello = Hello {
-            in_force: vec![7; 32],
+            content: vec![7; 32],
             binary: vec![8; 32],
             version: "0.1.0".to_owned(),
         };

@@ -71,6 +71,12 @@ pub struct SigningKey(Ed25519KeyPair);
 pub struct VerifyingKey([u8; 32]);
 
 impl Statement {
+    /// The hash of its parts: two statements with the same parts leave a node as it is.
+    pub fn content(&self) -> Hash {
+        // A map of text to text is always JSON.
+        Hash::of(&canonical(&serde_json::to_value(&self.parts).unwrap_or_default()))
+    }
+
     /// Signs it.
     pub fn sign(&self, key: &SigningKey) -> SignedStatement {
         // A statement has no map with keys other than text, and no number that JSON lacks.

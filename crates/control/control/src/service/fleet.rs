@@ -1,0 +1,274 @@
+//! The nodes that attend, what they have, and what they should have. Without input or output.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hermes_api::{Hash, Mistake, Name, Progress, Revision};
+use tokio::sync::Notify;
+
+use super::published::Published;
+use crate::authority::Member;
+use crate::compile::Recipient;
+use crate::rollout::{Event, Rollout, Stage, Wave};
+
+/// What nodes have and should have.
+pub(super) struct Fleet {
+    /// The state before the change, its stages, and at the end the state that it leads to. Without a change there is one.
+    stages: Vec<Arc<Published>>,
+    /// How many changes there were.
+    change: u64,
+    rollout: Option<Rollout>,
+    nodes: BTreeMap<Name, NodeRecord>,
+    sessions: u64,
+}
+
+/// A node that attends, or has done since the controller started.
+#[derive(Debug)]
+pub(super) struct NodeRecord {
+    pub(super) recipient: Recipient,
+    pub(super) user: Option<Name>,
+    /// Of its program.
+    pub(super) version: String,
+    /// Of its program.
+    pub(super) binary: String,
+    /// Unix seconds at which its certificate ends.
+    pub(super) expires: u64,
+    /// Unix seconds at which it came or left.
+    pub(super) since: u64,
+    pub(super) session: Option<Session>,
+    /// Its last word.
+    pub(super) word: Option<Word>,
+}
+
+/// The last acknowledgement of a node.
+#[derive(Debug, Clone)]
+pub(super) struct Word {
+    pub(super) revision: Revision,
+    pub(super) progress: Progress,
+    pub(super) mistakes: Vec<Mistake>,
+    pub(super) report: String,
+}
+
+/// A stream of a node.
+#[derive(Debug, Clone)]
+pub(super) struct Session {
+    pub(super) id: u64,
+    /// Wakes it to look at its target again.
+    pub(super) wake: Arc<Notify>,
+}
+
+/// What a node should have now.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) published: Arc<Published>,
+    pub(super) mark: Mark,
+}
+
+/// A stage of one change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    change: u64,
+    stage: Stage,
+}
+
+/// What a node that comes says of itself.
+pub(super) struct Arrival {
+    pub(super) member: Member,
+    pub(super) recipient: Recipient,
+    pub(super) version: String,
+    pub(super) binary: Option<Hash>,
+}
+
+impl Fleet {
+    /// No node attends yet, and this is what they should have.
+    pub(super) fn new(published: Arc<Published>) -> Self {
+        Self {
+            stages: vec![published],
+            change: 0,
+            rollout: None,
+            nodes: BTreeMap::new(),
+            sessions: 0,
+        }
+    }
+
+    /// The state that all nodes should have in the end.
+    pub(super) fn published(&self) -> &Arc<Published> {
+        // There is always one, from `new` on.
+        &self.stages[self.stages.len() - 1]
+    }
+
+    /// Whether a change is under way.
+    pub(super) fn is_changing(&self) -> bool {
+        self.rollout.is_some()
+    }
+
+    /// The nodes that have attended.
+    pub(super) fn nodes(&self) -> &BTreeMap<Name, NodeRecord> {
+        &self.nodes
+    }
+
+    /// A node has come. An earlier stream of the same node ends: it is woken, and finds that it is not the last.
+    pub(super) fn came(&mut self, arrival: Arrival, now: u64) -> Session {
+        self.sessions += 1;
+        let session = Session {
+            id: self.sessions,
+            wake: Arc::new(Notify::new()),
+        };
+        let record = NodeRecord {
+            recipient: arrival.recipient,
+            user: arrival.member.user,
+            version: arrival.version,
+            binary: arrival.binary.map(|hash| hash.to_string()).unwrap_or_default(),
+            expires: arrival.member.expires,
+            since: now,
+            session: Some(session.clone()),
+            word: None,
+        };
+        let before = self.nodes.insert(arrival.member.node.clone(), record);
+        if let Some(earlier) = before.and_then(|record| record.session) {
+            tracing::warn!(node = %arrival.member.node, "the node attends anew; its earlier stream ends");
+            earlier.wake.notify_one();
+        }
+        session
+    }
+
+    /// Whether this is the node's stream.
+    pub(super) fn is_current(&self, node: &Name, session: u64) -> bool {
+        let found = self.nodes.get(node).and_then(|record| record.session.as_ref());
+        found.is_some_and(|current| current.id == session)
+    }
+
+    /// A stream has ended.
+    pub(super) fn left(&mut self, node: &Name, session: u64, now: u64) -> Vec<Event> {
+        if !self.is_current(node, session) {
+            return Vec::new();
+        }
+        if let Some(record) = self.nodes.get_mut(node) {
+            record.session = None;
+            record.since = now / 1000;
+        }
+        self.step(|rollout, attends| rollout.left(node, now, attends))
+    }
+
+    /// A node is no member any more: its stream ends.
+    pub(super) fn remove(&mut self, node: &Name) {
+        let removed = self.nodes.remove(node).and_then(|record| record.session);
+        if let Some(session) = removed {
+            session.wake.notify_one();
+        }
+    }
+
+    /// What a node should have now.
+    pub(super) fn target(&self, node: &Name) -> Target {
+        let stage = match &self.rollout {
+            Some(rollout) => rollout.target(node),
+            None => self.stages.len() - 1,
+        };
+        Target {
+            published: self.stages[stage].clone(),
+            mark: Mark {
+                change: self.change,
+                stage,
+            },
+        }
+    }
+
+    /// Begins a change: its stages without the first, which is the state in force, and the waves of each. `now` is in milliseconds.
+    pub(super) fn begin(
+        &mut self,
+        stages: Vec<Arc<Published>>,
+        waves: Vec<Vec<Wave>>,
+        bake: u64,
+        now: u64,
+    ) -> Vec<Event> {
+        let before = self.published().clone();
+        self.change += 1;
+        self.stages = vec![before];
+        self.stages.extend(stages);
+        self.rollout = Some(Rollout::new(waves, bake));
+        self.step(|rollout, attends| rollout.begin(now, attends))
+    }
+
+    /// A state that is in force everywhere at once, such as the one before a change that was stopped.
+    pub(super) fn replace(&mut self, published: Arc<Published>) {
+        self.change += 1;
+        self.stages = vec![published];
+        self.rollout = None;
+        self.wake_all();
+    }
+
+    /// A node has said how far it has come with a target. `now` is in milliseconds.
+    pub(super) fn heard(&mut self, node: &Name, mark: Mark, word: Word, now: u64) -> Vec<Event> {
+        let progress = word.progress;
+        let reason = reason(&word.mistakes);
+        if let Some(record) = self.nodes.get_mut(node) {
+            record.word = Some(word);
+        }
+        if mark.change != self.change {
+            return Vec::new();
+        }
+        match progress {
+            Progress::InForce | Progress::Confirmed => {
+                self.step(|rollout, attends| rollout.in_force(node, mark.stage, now, attends))
+            }
+            Progress::Refused => self.step(|rollout, _| rollout.refused(node, mark.stage, &reason)),
+            Progress::Stored | Progress::Returned => Vec::new(),
+        }
+    }
+
+    /// Time has passed.
+    pub(super) fn tick(&mut self, now: u64) -> Vec<Event> {
+        self.step(|rollout, attends| rollout.tick(now, attends))
+    }
+
+    /// Lets the change take a step, and wakes the nodes that it concerns.
+    fn step(
+        &mut self,
+        take: impl FnOnce(&mut Rollout, &dyn Fn(&Name) -> bool) -> Vec<Event>,
+    ) -> Vec<Event> {
+        let Some(rollout) = &mut self.rollout else {
+            return Vec::new();
+        };
+        let nodes = &self.nodes;
+        let attends = |node: &Name| nodes.get(node).is_some_and(|record| record.session.is_some());
+        let events = take(rollout, &attends);
+        for event in &events {
+            match event {
+                Event::Reach { nodes, .. } => self.wake(nodes),
+                Event::Stopped { .. } => {
+                    self.stages.truncate(1);
+                    self.rollout = None;
+                    self.change += 1;
+                    self.wake_all();
+                }
+                Event::Done => {
+                    // The last stage is what everybody should have from now on, whoever comes later too.
+                    let last = self.published().clone();
+                    self.stages = vec![last];
+                    self.rollout = None;
+                }
+            }
+        }
+        events
+    }
+
+    fn wake(&self, nodes: &[Name]) {
+        let sessions = nodes.iter().filter_map(|node| self.nodes.get(node)?.session.as_ref());
+        sessions.for_each(|session| session.wake.notify_one());
+    }
+
+    /// Wakes everybody to look at the target again.
+    pub(super) fn wake_all(&self) {
+        let sessions = self.nodes.values().filter_map(|record| record.session.as_ref());
+        sessions.for_each(|session| session.wake.notify_one());
+    }
+}
+
+/// The mistakes of a node in one line.
+pub(super) fn reason(mistakes: &[Mistake]) -> String {
+    let lines = mistakes.iter().map(|mistake| match mistake.path.as_str() {
+        "" => mistake.reason.clone(),
+        path => format!("{path}: {}", mistake.reason),
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}

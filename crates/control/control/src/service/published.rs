@@ -1,0 +1,91 @@
+//! A state of the overlay as nodes get it: the documents of all, and the parts that all share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hermes_api::{Hash, Name, Revision, SignedStatement, SigningKey, Statement, parts};
+
+use crate::compile::{Compiled, Recipient};
+
+/// A part of statements.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    pub(super) hash: Hash,
+    pub(super) bytes: Arc<[u8]>,
+}
+
+impl Part {
+    pub(super) fn new(bytes: Vec<u8>) -> Self {
+        Self {
+            hash: Hash::of(&bytes),
+            bytes: bytes.into(),
+        }
+    }
+}
+
+/// The document of a node or of a class of nodes, with the places that it was made of.
+#[derive(Debug)]
+pub(super) struct Document {
+    pub(super) part: Part,
+    pub(super) compiled: Compiled,
+}
+
+/// A state of the overlay.
+#[derive(Debug, Clone)]
+pub(super) struct Published {
+    pub(super) revision: Revision,
+    pub(super) documents: BTreeMap<Recipient, Arc<Document>>,
+    pub(super) authorities: Part,
+    pub(super) revoked: Part,
+    /// Seconds after which nodes return from it unless it is confirmed.
+    pub(super) confirm: Option<u32>,
+}
+
+impl Published {
+    /// The document of a node.
+    pub(super) fn document(&self, recipient: &Recipient) -> Option<&Arc<Document>> {
+        self.documents.get(recipient)
+    }
+
+    /// The signed statement of a node; `None` if the state has no such node.
+    pub(super) fn statement(
+        &self,
+        overlay: &Name,
+        node: &Name,
+        recipient: &Recipient,
+        key: &SigningKey,
+    ) -> Option<SignedStatement> {
+        let document = self.document(recipient)?;
+        let named = [
+            (parts::DOCUMENT, &document.part),
+            (parts::AUTHORITIES, &self.authorities),
+            (parts::REVOKED, &self.revoked),
+        ];
+        let statement = Statement {
+            overlay: overlay.clone(),
+            node: node.clone(),
+            revision: self.revision,
+            parts: named
+                .iter()
+                .map(|(name, part)| ((*name).to_owned(), part.hash))
+                .collect(),
+            confirm_seconds: self.confirm,
+        };
+        Some(statement.sign(key))
+    }
+
+    /// A part of a node's statement: never one of another node's.
+    pub(super) fn part(&self, recipient: &Recipient, hash: &Hash) -> Option<&Part> {
+        let document = self.document(recipient)?;
+        let mut parts = [&document.part, &self.authorities, &self.revoked].into_iter();
+        parts.find(|part| part.hash == *hash)
+    }
+
+    /// The nodes whose documents differ from those of another state.
+    pub(super) fn differs_for(&self, other: &Self, recipient: &Recipient) -> bool {
+        let hash = |state: &Self| state.document(recipient).map(|found| found.part.hash);
+        hash(self) != hash(other)
+            || self.authorities.hash != other.authorities.hash
+            || self.revoked.hash != other.revoked.hash
+    }
+}
