@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     cert, check, completions, config, confirm, convert, custody_key, diff, echo, env, exchanges,
-    exec, log, netcheck, passwd, policy, refusals, reload, rollback, run, status, top, why,
-    wireguard_key,
+    exec, log, netcheck, overlay, passwd, policy, refusals, reload, rollback, run, status, top,
+    why, wireguard_key,
 };
 use crate::demo;
 
@@ -74,9 +74,18 @@ pub enum Command {
     /// Run a program that uses a node as its proxy.
     Exec(exec::Exec),
     #[command(flatten)]
+    Overlay(OverlayCommand),
+    #[command(flatten)]
     Files(FileCommand),
     /// Print completions for a shell.
     Completions(completions::Completions),
+}
+
+/// Subcommands of overlays.
+#[derive(Debug, Subcommand)]
+pub enum OverlayCommand {
+    /// Join an overlay, and run as one of its nodes.
+    Join(overlay::join::Join),
 }
 
 /// Subcommands that make files, and ask no node.

@@ -29,11 +29,11 @@ use clap::{CommandFactory, Parser};
 use hermes_net::PassedSocket;
 use hermes_rego::Metered;
 
-use cli::{Cli, Command, FileCommand};
+use cli::{Cli, Command, FileCommand, OverlayCommand};
 use commands::{
     cert, check, completions, config, confirm, convert, custody_key, diff, echo, env, exchanges,
-    exec, log, netcheck, passwd, policy, refusals, reload, rollback, run, schema, status, top, why,
-    wireguard_key,
+    exec, log, netcheck, overlay, passwd, policy, refusals, reload, rollback, run, schema, status,
+    top, why, wireguard_key,
 };
 use failure::Failure;
 use output::Output;
@@ -150,8 +150,15 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
         Command::Echo(echo) => echo::run(echo, output).await,
         Command::Env(env) => env::run(&env, output).await,
         Command::Exec(exec) => exec::run(exec).await,
+        Command::Overlay(command) => of_overlay(command, output).await,
         Command::Files(command) => make_files(command, output),
         Command::Completions(completions) => completions::run(&completions, Cli::command(), output),
+    }
+}
+
+async fn of_overlay(command: OverlayCommand, output: Output) -> Result<(), Failure> {
+    match command {
+        OverlayCommand::Join(join) => overlay::join::run(join, output).await,
     }
 }
 

@@ -50,6 +50,14 @@ impl OverlayNode {
         self.proxy.clone()
     }
 
+    /// Starts with a statement whose parts are on the disk.
+    ///
+    /// # Errors
+    /// The mistakes of its document.
+    pub async fn begin_with(&mut self, statement: &Statement) -> Result<String, Vec<Refused>> {
+        self.apply(statement, None).await
+    }
+
     async fn begin(&mut self, loaded: Loaded) -> Result<String, Problems> {
         let proxy = (self.start)(loaded)?;
         let report = format!("started with {} listeners", proxy.listeners().len());

@@ -39,7 +39,7 @@ mod upkeep;
 pub mod why;
 
 pub use check::{all_mistakes, check, check_with, warnings};
-pub use documents::{DocumentSource, last_confirmed};
+pub use documents::{DocumentSource, last_confirmed, state_folder};
 pub use handle::NodeHandle;
 pub use hermes_admit::node_name::node_name;
 pub use hermes_listen::PassedSockets;

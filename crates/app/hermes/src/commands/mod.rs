@@ -15,6 +15,7 @@ pub mod exec;
 mod foreign;
 pub mod log;
 pub mod netcheck;
+pub mod overlay;
 pub mod passwd;
 pub mod policy;
 pub mod refusals;

@@ -240,7 +240,11 @@ async fn stop(proxy: &mut Proxy, signals: &mut Signals) -> Result<(), Failure> {
     }
 }
 
-fn ended(how: Ended) -> Result<(), Failure> {
+/// What a drain that ended so means for the command.
+///
+/// # Errors
+/// Tasks are stuck.
+pub(super) fn ended(how: Ended) -> Result<(), Failure> {
     match how {
         Ended::Gracefully => Ok(()),
         Ended::Forced { tasks } => {
@@ -253,13 +257,17 @@ fn ended(how: Ended) -> Result<(), Failure> {
 
 /// Requests to a running node from its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+pub(super) enum Asked {
+    /// Read the configuration again.
     Reload,
+    /// End kindly.
     Stop,
+    /// End at once.
     StopNow,
 }
 
-struct Signals {
+/// Signals, and the end of standard input where it is watched.
+pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
@@ -267,7 +275,11 @@ struct Signals {
 }
 
 impl Signals {
-    fn new(until_eof: bool) -> io::Result<Self> {
+    /// Listens from now on.
+    ///
+    /// # Errors
+    /// The process cannot have signals.
+    pub(super) fn new(until_eof: bool) -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -276,7 +288,8 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Asked {
+    /// Waits for the next one.
+    pub(super) async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.terminate.recv() => Asked::Stop,
             _ = self.interrupt.recv() => Asked::Stop,
@@ -285,7 +298,8 @@ impl Signals {
         }
     }
 
-    async fn stop_again(&mut self) {
+    /// Waits until the process is told to stop.
+    pub(super) async fn stop_again(&mut self) {
         while self.next().await == Asked::Reload {}
     }
 }

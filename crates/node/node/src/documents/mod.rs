@@ -15,6 +15,7 @@ pub(crate) use revision::Revision;
 pub use source::{DocumentSource, last_confirmed};
 pub(crate) use state::LastConfirmed;
 use state::StateFile;
+pub use state::state_folder;
 
 /// The longest time to confirm a document; a later moment may be none that the clock knows.
 #[doc(alias = "bound")]

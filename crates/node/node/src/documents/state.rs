@@ -56,7 +56,7 @@ pub(crate) struct LastConfirmed {
 impl StateFile {
     pub(crate) fn new(node: &str, of: &Path) -> Self {
         Self {
-            path: folder().map(|folder| folder.join(format!("{node}.confirmed.yaml"))),
+            path: state_folder().map(|folder| folder.join(format!("{node}.confirmed.yaml"))),
             of: std::path::absolute(of).unwrap_or_default(),
         }
     }
@@ -132,7 +132,7 @@ impl StateFile {
 }
 
 /// The service manager's folder for state, or the user's.
-fn folder() -> Option<PathBuf> {
+pub fn state_folder() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(given) = set("STATE_DIRECTORY") {
         // systemd.exec(5): several are separated by colons.

@@ -1,0 +1,43 @@
+//! Overlays: their controllers, and the nodes that follow them.
+
+pub mod join;
+mod member;
+
+use std::path::{Path, PathBuf};
+
+use hermes_api::Name;
+
+use crate::failure::Failure;
+
+/// The folder that was named, or this one in the folder for state.
+fn folder(named: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
+    let found = match named {
+        Some(folder) => Some(folder.to_owned()),
+        None => hermes_node::state_folder().map(|folder| folder.join(name)),
+    };
+    let found = found.ok_or_else(|| {
+        Failure::failed("there is no folder for state").remedy("name one with --state FOLDER")
+    })?;
+    // Documents name files in it, and are read wherever the process stands.
+    std::path::absolute(&found)
+        .map_err(|error| Failure::failed(format!("{}: {error}", found.display())))
+}
+
+/// This machine's name as a node's: its first label, in lower case, without what names may not have.
+fn machine_name() -> Option<Name> {
+    let host = rustix::system::uname();
+    let host = host.nodename().to_str().ok()?.to_ascii_lowercase();
+    let label = host.split('.').next().unwrap_or_default();
+    let plain: String = label
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .take(48)
+        .collect();
+    plain.trim_matches('-').parse().ok()
+}
