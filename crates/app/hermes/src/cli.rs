@@ -84,8 +84,28 @@ pub enum Command {
 /// Subcommands of overlays.
 #[derive(Debug, Subcommand)]
 pub enum OverlayCommand {
+    /// Run the controller of an overlay, and with --node also one of its nodes.
+    Controller(overlay::controller::ControllerArguments),
     /// Join an overlay, and run as one of its nodes.
     Join(overlay::join::Join),
+    /// Make tokens, with which devices and nodes join.
+    Token(overlay::members::TokenArguments),
+    /// Let users of the overlay reach a server by a name.
+    Expose(overlay::apply::Expose),
+    /// Print the resources of the overlay, as `hermes apply` takes them.
+    Get(overlay::look::Get),
+    /// Make the overlay as files describe it.
+    Apply(overlay::apply::Apply),
+    /// Remove resources of the overlay.
+    Delete(overlay::apply::Delete),
+    /// List the last states of the overlay.
+    History(overlay::look::History),
+    /// List the nodes of the overlay, and whether they are in step.
+    Nodes(overlay::look::Nodes),
+    /// End the membership of a node, or of all nodes of a user.
+    Revoke(overlay::members::Revoke),
+    /// Free the name of a node that is gone.
+    Forget(overlay::members::Forget),
 }
 
 /// Subcommands that make files, and ask no node.

@@ -158,7 +158,17 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
 
 async fn of_overlay(command: OverlayCommand, output: Output) -> Result<(), Failure> {
     match command {
+        OverlayCommand::Controller(controller) => overlay::controller::run(controller, output).await,
         OverlayCommand::Join(join) => overlay::join::run(join, output).await,
+        OverlayCommand::Token(token) => overlay::members::token(&token, output).await,
+        OverlayCommand::Expose(expose) => overlay::apply::expose(&expose, output).await,
+        OverlayCommand::Get(get) => overlay::look::get(&get, output).await,
+        OverlayCommand::Apply(apply) => overlay::apply::run(&apply, output).await,
+        OverlayCommand::Delete(delete) => overlay::apply::delete(&delete, output).await,
+        OverlayCommand::History(history) => overlay::look::history(&history, output).await,
+        OverlayCommand::Nodes(nodes) => overlay::look::nodes(&nodes, output).await,
+        OverlayCommand::Revoke(revoke) => overlay::members::revoke(&revoke, output).await,
+        OverlayCommand::Forget(forget) => overlay::members::forget(&forget, output).await,
     }
 }
 

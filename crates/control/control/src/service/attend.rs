@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_api::{
     Acknowledgement, AgentMessage, BlobPart, ControllerMessage, Hash, Hello, MAX_PART, Name, Notice,
-    Offer, Progress, Revision, SignedStatement, agent_message, controller_message,
+    Offer, Progress, Revision, Statement, agent_message, controller_message,
 };
 use hermes_net::clock::unix_seconds;
 use tokio::sync::mpsc;
@@ -50,7 +50,7 @@ pub(super) fn begin(
 }
 
 async fn carry(
-    controller: &Controller,
+    controller: &Arc<Controller>,
     member: Member,
     mut messages: Streaming<AgentMessage>,
     out: &mpsc::Sender<Result<ControllerMessage, Status>>,
@@ -97,7 +97,7 @@ fn arrival(member: Member, recipient: &Recipient, hello: &Hello) -> Result<Arriv
 
 /// A node's stream.
 struct NodeStream<'a> {
-    controller: &'a Controller,
+    controller: &'a Arc<Controller>,
     node: Name,
     recipient: Recipient,
     session: Session,
@@ -150,13 +150,13 @@ impl NodeStream<'_> {
         let Some(target) = self.controller.target(&self.node, self.session.id)? else {
             return Err(Status::aborted("the node attends by another stream"));
         };
-        let Some(signed) = self.controller.statement(&target.published, &self.node, &self.recipient)
+        let Some(statement) = self.controller.statement(&target.published, &self.node, &self.recipient)
         else {
             // Nothing describes the node yet: it waits.
             return Ok(());
         };
 
-        let content = self.content_of(&target.published);
+        let content = statement.content();
         let is_offered = self.offered.as_ref().is_some_and(|offered| offered.content == content);
         if is_offered || self.refused == Some(content) {
             return self.confirm_or_wait(&target).await;
@@ -165,7 +165,7 @@ impl NodeStream<'_> {
             self.controller.in_step(&self.node, &target);
             return self.notice(Notice::InStep).await;
         }
-        self.offer(signed, content, target).await
+        self.offer(&statement, content, target).await
     }
 
     /// The node was offered this already; by now it may be confirmed.
@@ -188,10 +188,11 @@ impl NodeStream<'_> {
 
     async fn offer(
         &mut self,
-        signed: SignedStatement,
+        statement: &Statement,
         content: Hash,
         target: Target,
     ) -> Result<(), Status> {
+        let signed = self.controller.sign(statement);
         self.offered = Some(Offered {
             statement: Hash::of(&signed.bytes),
             content,
@@ -204,10 +205,6 @@ impl NodeStream<'_> {
             signature: signed.signature,
         }))
         .await
-    }
-
-    fn content_of(&self, published: &Published) -> Hash {
-        published.content(&self.recipient)
     }
 
     async fn heard(&mut self, message: AgentMessage) -> Result<(), Status> {

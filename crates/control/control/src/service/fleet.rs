@@ -17,9 +17,23 @@ pub(super) struct Fleet {
     stages: Vec<Arc<Published>>,
     /// How many changes there were.
     change: u64,
+    /// The state of before under a later revision, for the end of a change that is stopped: nodes go back to no earlier one.
+    back: Option<Arc<Published>>,
     rollout: Option<Rollout>,
     nodes: BTreeMap<Name, NodeRecord>,
     sessions: u64,
+}
+
+/// A change that is to spread.
+pub(super) struct Change {
+    /// The states after the one in force.
+    pub(super) stages: Vec<Arc<Published>>,
+    /// The waves of each.
+    pub(super) waves: Vec<Vec<Wave>>,
+    /// The state in force under a revision after those of the stages.
+    pub(super) back: Arc<Published>,
+    /// How long each wave is looked at, in milliseconds.
+    pub(super) bake: u64,
 }
 
 /// A node that attends, or has done since the controller started.
@@ -85,6 +99,7 @@ impl Fleet {
         Self {
             stages: vec![published],
             change: 0,
+            back: None,
             rollout: None,
             nodes: BTreeMap::new(),
             sessions: 0,
@@ -173,19 +188,14 @@ impl Fleet {
         }
     }
 
-    /// Begins a change: its stages without the first, which is the state in force, and the waves of each. `now` is in milliseconds.
-    pub(super) fn begin(
-        &mut self,
-        stages: Vec<Arc<Published>>,
-        waves: Vec<Vec<Wave>>,
-        bake: u64,
-        now: u64,
-    ) -> Vec<Event> {
+    /// Begins a change. `now` is in milliseconds.
+    pub(super) fn begin(&mut self, change: Change, now: u64) -> Vec<Event> {
         let before = self.published().clone();
         self.change += 1;
         self.stages = vec![before];
-        self.stages.extend(stages);
-        self.rollout = Some(Rollout::new(waves, bake));
+        self.stages.extend(change.stages);
+        self.back = Some(change.back);
+        self.rollout = Some(Rollout::new(change.waves, change.bake));
         self.step(|rollout, attends| rollout.begin(now, attends))
     }
 
@@ -194,6 +204,13 @@ impl Fleet {
         self.change += 1;
         self.stages = vec![published];
         self.rollout = None;
+        self.wake_all();
+    }
+
+    /// The change in force is kept: those who have it for a time only are told.
+    pub(super) fn confirm(&mut self, published: Arc<Published>) {
+        let last = self.stages.len() - 1;
+        self.stages[last] = published;
         self.wake_all();
     }
 
@@ -236,10 +253,9 @@ impl Fleet {
             match event {
                 Event::Reach { nodes, .. } => self.wake(nodes),
                 Event::Stopped { .. } => {
-                    self.stages.truncate(1);
-                    self.rollout = None;
-                    self.change += 1;
-                    self.wake_all();
+                    let before = self.stages[0].clone();
+                    let back = self.back.take().unwrap_or(before);
+                    self.replace(back);
                 }
                 Event::Done => {
                     // The last stage is what everybody should have from now on, whoever comes later too.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hermes_api::{Hash, Name, Revision, SignedStatement, SigningKey, Statement, parts};
+use hermes_api::{Hash, Name, Revision, Statement, parts};
 
 use crate::compile::{Compiled, Recipient};
 
@@ -47,31 +47,36 @@ impl Published {
         self.documents.get(recipient)
     }
 
-    /// The signed statement of a node; `None` if the state has no such node.
-    pub(super) fn statement(
-        &self,
-        overlay: &Name,
-        node: &Name,
-        recipient: &Recipient,
-        key: &SigningKey,
-    ) -> Option<SignedStatement> {
+    /// The parts of a node in this state.
+    fn parts(&self, recipient: &Recipient) -> Option<BTreeMap<String, Hash>> {
         let document = self.document(recipient)?;
         let named = [
             (parts::DOCUMENT, &document.part),
             (parts::AUTHORITIES, &self.authorities),
             (parts::REVOKED, &self.revoked),
         ];
-        let statement = Statement {
+        let named = named.iter();
+        Some(
+            named
+                .map(|(name, part)| ((*name).to_owned(), part.hash))
+                .collect(),
+        )
+    }
+
+    /// The statement of a node; `None` if the state has no such node.
+    pub(super) fn statement(
+        &self,
+        overlay: &Name,
+        node: &Name,
+        recipient: &Recipient,
+    ) -> Option<Statement> {
+        Some(Statement {
             overlay: overlay.clone(),
             node: node.clone(),
             revision: self.revision,
-            parts: named
-                .iter()
-                .map(|(name, part)| ((*name).to_owned(), part.hash))
-                .collect(),
+            parts: self.parts(recipient)?,
             confirm_seconds: self.confirm,
-        };
-        Some(statement.sign(key))
+        })
     }
 
     /// A part of a node's statement: never one of another node's.
@@ -81,11 +86,8 @@ impl Published {
         parts.find(|part| part.hash == *hash)
     }
 
-    /// The nodes whose documents differ from those of another state.
+    /// Whether a node has other parts in another state.
     pub(super) fn differs_for(&self, other: &Self, recipient: &Recipient) -> bool {
-        let hash = |state: &Self| state.document(recipient).map(|found| found.part.hash);
-        hash(self) != hash(other)
-            || self.authorities.hash != other.authorities.hash
-            || self.revoked.hash != other.revoked.hash
+        self.parts(recipient) != other.parts(recipient)
     }
 }

@@ -1,13 +1,34 @@
 //! Overlays: their controllers, and the nodes that follow them.
 
+pub mod apply;
+mod ask;
+mod changes;
+pub mod controller;
 pub mod join;
+pub mod look;
 mod member;
+pub mod members;
 
 use std::path::{Path, PathBuf};
 
 use hermes_api::Name;
+use hermes_control::service::About;
 
 use crate::failure::Failure;
+
+use self::ask::ControllerSocket;
+use crate::admin;
+
+/// The socket of a controller, in its folder.
+const SOCKET: &str = "controller.sock";
+
+/// What a controller is.
+///
+/// # Errors
+/// It cannot be reached.
+async fn about(controller: &ControllerSocket) -> Result<About, Failure> {
+    admin::typed(controller.get("/about").await?)
+}
 
 /// The folder that was named, or this one in the folder for state.
 fn folder(named: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {

@@ -1,0 +1,156 @@
+//! `hermes apply FILE..`: make an overlay as files describe it; and other changes of its resources.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use hermes_api::{Name, Revision};
+use hermes_control::resources::Key;
+use hermes_control::service::How;
+use hermes_control::service::admin::{self as asked, File};
+
+use super::ask::ControllerSocket;
+use super::changes;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Arguments of `hermes apply`.
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// Files of resources; `-` is standard input.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Refuse unless this revision is in force, as `hermes get` printed it.
+    #[arg(long, value_name = "REVISION")]
+    base: Option<Revision>,
+    /// Return unless `hermes confirm --overlay` comes within this time, such as 60s. The nodes keep the time themselves.
+    #[arg(long, value_name = "TIME", value_parser = crate::commands::reload::confirmed_within)]
+    confirm: Option<Duration>,
+    /// The files are the whole of this set: its resources that they do not name are removed.
+    #[arg(long, value_name = "NAME")]
+    set: Option<Name>,
+    /// Allow to remove much of what there is.
+    #[arg(long)]
+    force: bool,
+    /// Why, for the history.
+    #[arg(long, short, default_value = "")]
+    message: String,
+    #[command(flatten)]
+    controller: ControllerSocket,
+}
+
+/// Applies files, and waits until they are in force.
+///
+/// # Errors
+/// The resources are not valid, another change came first, or a node refused.
+pub async fn run(apply: &Apply, output: Output) -> Result<(), Failure> {
+    let asked = asked::Apply {
+        files: files(&apply.files)?,
+        set: apply.set.clone(),
+        how: How {
+            base: apply.base,
+            confirm_seconds: apply.confirm.map(seconds),
+            force: apply.force,
+            message: apply.message.clone(),
+            ..changes::how()
+        },
+    };
+    let answer = apply.controller.post("/apply", &asked).await?;
+    changes::follow(&apply.controller, answer, output).await?;
+    if let Some(time) = apply.confirm.filter(|_| !output.json) {
+        output.line(format_args!("it returns in {time:?} unless you say: hermes confirm --overlay"));
+    }
+    Ok(())
+}
+
+fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
+/// Reads the files; what they say is read by the controller.
+pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<File>, Failure> {
+    paths.iter().map(|path| file(path)).collect()
+}
+
+fn file(path: &Path) -> Result<File, Failure> {
+    let text = match path.to_str() {
+        Some("-") => std::io::read_to_string(std::io::stdin()),
+        _ => std::fs::read_to_string(path),
+    };
+    Ok(File {
+        name: path.display().to_string(),
+        text: text.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?,
+    })
+}
+
+/// Arguments of `hermes delete`.
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// Keys of resources, as `hermes get --keys` lists them, such as Name/default/VIDEO.
+    #[arg(required = true, value_name = "KEY")]
+    keys: Vec<Key>,
+    /// Allow to remove much of what there is.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    controller: ControllerSocket,
+}
+
+/// Removes resources, and waits until that is in force.
+///
+/// # Errors
+/// There are no such resources, others need them, or a node refused.
+pub async fn delete(delete: &Delete, output: Output) -> Result<(), Failure> {
+    let asked = asked::Delete {
+        keys: delete.keys.clone(),
+        how: How {
+            force: delete.force,
+            ..changes::how()
+        },
+    };
+    let answer = delete.controller.post("/delete", &asked).await?;
+    changes::follow(&delete.controller, answer, output).await
+}
+
+/// Arguments of `hermes expose`.
+#[derive(Debug, Args)]
+pub struct Expose {
+    /// The name by which it is reached.
+    name: String,
+    /// The server, as its node reaches it.
+    #[arg(value_name = "HOST:PORT")]
+    address: String,
+    /// Users who may reach it.
+    #[arg(long, required = true, value_name = "USER", value_delimiter = ',')]
+    to: Vec<Name>,
+    /// The node beside it. Default: the controller's.
+    #[arg(long)]
+    node: Option<Name>,
+    #[command(flatten)]
+    controller: ControllerSocket,
+}
+
+/// Writes the resources by which users reach a server, prints them, and waits until they are in force.
+///
+/// # Errors
+/// The name or the address is none, there is no such node, or a node refused.
+pub async fn expose(expose: &Expose, output: Output) -> Result<(), Failure> {
+    let node = match &expose.node {
+        Some(node) => node.clone(),
+        None => super::about(&expose.controller).await?.node.ok_or_else(|| {
+            Failure::invalid("the controller is no node").remedy("say which one with --node NAME")
+        })?,
+    };
+    let asked = asked::Expose {
+        name: expose.name.clone(),
+        address: expose.address.clone(),
+        node,
+        to: expose.to.clone(),
+        how: changes::how(),
+    };
+    let mut answer = expose.controller.post("/expose", &asked).await?;
+    if let Some(yaml) = answer["resources"].as_str().filter(|_| !output.json) {
+        output.line(yaml.trim_end());
+    }
+    changes::follow(&expose.controller, answer["changed"].take(), output).await
+}

@@ -1,0 +1,76 @@
+//! Showing changes of an overlay, and waiting until they are in force.
+
+use hermes_control::service::{Changed, How, Outcome};
+use serde_json::Value;
+
+use super::ask::ControllerSocket;
+use crate::admin;
+use crate::failure::Failure;
+use crate::output::{Colour, Output};
+
+/// How a change is made, with the name of whoever makes it.
+pub(super) fn how() -> How {
+    let author = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER"));
+    How {
+        author: author.unwrap_or_else(|_| "operator".to_owned()),
+        ..How::default()
+    }
+}
+
+/// Shows a change.
+pub(super) fn show(changed: &Changed, output: Output) {
+    let lines = [
+        (Colour::Good, '+', &changed.added),
+        (Colour::Good, '~', &changed.changed),
+        (Colour::Bad, '-', &changed.removed),
+    ];
+    for (colour, sign, keys) in lines {
+        for key in keys {
+            let line = format!("{sign} {key}");
+            output.line(if sign == '~' { line } else { output.paint(colour, &line) });
+        }
+    }
+}
+
+/// Waits until a change is in force at every node that attends, and says so.
+///
+/// # Errors
+/// A node refused it, so that it was taken back; or the controller cannot be reached any more.
+pub(super) async fn follow(
+    controller: &ControllerSocket,
+    answer: Value,
+    output: Output,
+) -> Result<(), Failure> {
+    let changed: Changed = admin::typed(answer)?;
+    let is_empty = changed.added.is_empty() && changed.changed.is_empty() && changed.removed.is_empty();
+    if !output.json {
+        show(&changed, output);
+    }
+    if is_empty {
+        if output.json {
+            output.value(&changed);
+        } else {
+            output.line(format_args!("no difference from revision {}", changed.revision));
+        }
+        return Ok(());
+    }
+
+    let outcome = controller.get(&format!("/outcome?{}", changed.revision)).await?;
+    let outcome: Outcome = admin::typed(outcome)?;
+    if output.json {
+        output.value(&serde_json::json!({ "changed": changed, "outcome": outcome }));
+    }
+    match outcome.stopped {
+        None if output.json => Ok(()),
+        None => {
+            let count = changed.nodes;
+            let nodes = if count == 1 { "node" } else { "nodes" };
+            output.line(format_args!("revision {} is in force at {count} {nodes}", changed.revision));
+            Ok(())
+        }
+        Some(refusal) => Err(Failure::failed(format!(
+            "revision {} was stopped and taken back: {} refused it: {}",
+            changed.revision, refusal.node, refusal.reason
+        ))),
+    }
+}

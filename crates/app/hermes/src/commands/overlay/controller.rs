@@ -1,0 +1,198 @@
+//! `hermes controller`: the desired state of an overlay, its authority, and with `--node` also one of its nodes.
+
+use std::fs::Permissions;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use hermes_agent::{ControllerUrl, Membership, State, enrol};
+use hermes_api::Name;
+use hermes_control::authority::TokenRequest;
+use hermes_control::resources;
+use hermes_control::service::{About, Controller, How};
+use hermes_control::store::RedbStore;
+
+use super::{SOCKET, member};
+use crate::commands::run::Signals;
+use crate::failure::Failure;
+use crate::logging::{self, Logging};
+use crate::output::Output;
+
+/// Arguments of `hermes controller`.
+#[derive(Debug, Args)]
+pub struct ControllerArguments {
+    /// Be a node of this name, too, by which devices enter the overlay.
+    #[arg(long, value_name = "NAME")]
+    node: Option<Name>,
+    /// Name of the overlay; kept from its first start on.
+    #[arg(long, default_value = "hermes")]
+    overlay: Name,
+    /// Address for the agents of nodes.
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:7443")]
+    listen: SocketAddr,
+    /// The controller as nodes reach it. Default: this machine's name, and the port of --listen.
+    #[arg(long, value_name = "URL")]
+    url: Option<ControllerUrl>,
+    /// Address at which the node is reached by others, such as 0.0.0.0:8443; used when the overlay begins.
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:8443")]
+    node_listen: SocketAddr,
+    /// Where the controller and its node keep their state. Default: `controller` in the folder for state.
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
+    /// What is logged, such as info or hermes_control=debug.
+    #[arg(long, default_value = logging::DEFAULT)]
+    log: String,
+}
+
+/// Runs a controller until it is told to stop.
+///
+/// # Errors
+/// Its folder cannot be read, another controller uses it, or its addresses cannot be bound.
+pub async fn run(arguments: ControllerArguments, output: Output) -> Result<(), Failure> {
+    let mut signals = Signals::new(false).map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let folder = super::folder(arguments.state.as_deref(), "controller")?;
+    // Keys of the authority are in memory.
+    let _ = hermes_net::os::allow_dumps(false);
+    let _ = hermes_net::os::raise_open_files();
+    let logging = Logging::start(&arguments.log, None).map_err(Failure::failed)?;
+
+    let controller = open(&arguments, &folder)?;
+    begin(&controller, &arguments)?;
+    let port = serve(controller.clone(), &arguments, &folder)?;
+    tell(&controller, &arguments, &folder, output);
+    match &arguments.node {
+        None => {
+            signals.stop_again().await;
+            Ok(())
+        }
+        Some(name) => {
+            let state = State::new(folder.join("node"));
+            let membership = own_membership(&controller, &state, name, port).await?;
+            member::run(state, membership, logging, signals).await
+        }
+    }
+}
+
+fn open(arguments: &ControllerArguments, folder: &Path) -> Result<Arc<Controller>, Failure> {
+    make_folder(folder)?;
+    let file = folder.join("store.redb");
+    let store = RedbStore::open(&file)
+        .map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
+    let url = arguments.url.clone().unwrap_or_else(|| ControllerUrl {
+        host: super::machine_name().map_or_else(|| "localhost".to_owned(), |name| name.to_string()),
+        port: arguments.listen.port(),
+    });
+    let about = About {
+        overlay: arguments.overlay.clone(),
+        trust_domain: format!("{}.hermes.internal", arguments.overlay),
+        node: arguments.node.clone(),
+        url: url.to_string(),
+    };
+    Controller::open(Arc::new(store), about).map_err(Failure::failed)
+}
+
+fn make_folder(folder: &Path) -> Result<(), Failure> {
+    let made = std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::set_permissions(folder, Permissions::from_mode(0o700)));
+    made.map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))
+}
+
+/// The first state of an overlay: itself, and the controller's node, by which devices enter it.
+fn begin(controller: &Controller, arguments: &ControllerArguments) -> Result<(), Failure> {
+    if !controller.is_empty() {
+        return Ok(());
+    }
+    let made = resources::first(&arguments.overlay, arguments.node.as_ref(), &arguments.node_listen.to_string());
+    let how = How {
+        author: "controller".to_owned(),
+        message: "the overlay begins".to_owned(),
+        ..How::default()
+    };
+    controller
+        .add(&made, &how)
+        .map(drop)
+        .map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// Serves on a thread of its own, so that its work never delays the node of this process; returns the port of agents.
+fn serve(controller: Arc<Controller>, arguments: &ControllerArguments, folder: &Path) -> Result<u16, Failure> {
+    let unbound = |place: String| move |error: std::io::Error| Failure::failed(format!("{place}: {error}"));
+    let agents = std::net::TcpListener::bind(arguments.listen).map_err(unbound(arguments.listen.to_string()))?;
+    let port = agents.local_addr().map_or(arguments.listen.port(), |address| address.port());
+    let socket = folder.join(SOCKET);
+    // The store is locked by this process: a socket that is there belongs to one that has ended.
+    let _ = std::fs::remove_file(&socket);
+    let operators = std::os::unix::net::UnixListener::bind(&socket).map_err(unbound(socket.display().to_string()))?;
+    std::fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(unbound(socket.display().to_string()))?;
+
+    let thread = std::thread::Builder::new().name("controller".to_owned());
+    let spawned = thread.spawn(move || {
+        let served = runtime().and_then(|runtime| {
+            runtime.block_on(async {
+                agents.set_nonblocking(true)?;
+                operators.set_nonblocking(true)?;
+                let agents = tokio::net::TcpListener::from_std(agents)?;
+                let operators = tokio::net::UnixListener::from_std(operators)?;
+                controller.serve(agents, operators).await;
+                Ok(())
+            })
+        });
+        if let Err(error) = served {
+            tracing::error!(%error, "the controller has failed");
+        }
+    });
+    spawned.map_err(unbound("a thread".to_owned()))?;
+    Ok(port)
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// The membership of the controller's own node, which joins as every other does.
+async fn own_membership(
+    controller: &Arc<Controller>,
+    state: &State,
+    name: &Name,
+    port: u16,
+) -> Result<Membership, Failure> {
+    /// How long the node's own token counts.
+    const LIFETIME: Duration = Duration::from_secs(60);
+    let known = state.membership().map_err(|error| Failure::failed(error.to_string()))?;
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let request = TokenRequest {
+        user: None,
+        name: Some(name.clone()),
+        lifetime_seconds: LIFETIME.as_secs(),
+    };
+    let token = controller.create_token(&request).map_err(Failure::failed)?;
+    let url = ControllerUrl {
+        host: "127.0.0.1".to_owned(),
+        port,
+    };
+    let joined = enrol::join(state, &url, &token, Some(name), member::binary()?).await;
+    joined.map_err(|error| Failure::failed(error.to_string()))
+}
+
+fn tell(controller: &Controller, arguments: &ControllerArguments, folder: &Path, output: Output) {
+    let about = controller.about();
+    if output.json {
+        return output.value(about);
+    }
+    output.line(format_args!(
+        "controller of overlay {} at {}; its state is in {}",
+        about.overlay,
+        about.url,
+        folder.display()
+    ));
+    let place = arguments.state.as_ref().map(|_| format!(" --controller {}", folder.join(SOCKET).display()));
+    output.line(format_args!(
+        "next: hermes token create --user alice{}",
+        place.unwrap_or_default()
+    ));
+}

@@ -1,0 +1,133 @@
+//! What an overlay is and was: its resources, their history, its nodes.
+
+use clap::Args;
+use hermes_api::Revision;
+use hermes_control::service::admin::NodeView;
+use serde::Deserialize;
+
+use super::ask::ControllerSocket;
+use crate::admin;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::table::plain;
+
+/// Arguments of `hermes get`.
+#[derive(Debug, Args)]
+pub struct Get {
+    /// Only resources whose keys begin so, such as Name or Name/default/VIDEO.
+    #[arg(value_name = "KEY", default_value = "")]
+    key: String,
+    #[command(flatten)]
+    controller: ControllerSocket,
+}
+
+/// Prints resources as a file that `hermes apply` takes.
+///
+/// # Errors
+/// The controller cannot be reached.
+pub async fn get(get: &Get, output: Output) -> Result<(), Failure> {
+    let answer = get.controller.get(&format!("/resources?{}", get.key)).await?;
+    if output.json {
+        output.value(&answer);
+        return Ok(());
+    }
+    let yaml = answer["yaml"].as_str().unwrap_or_default();
+    let revision: Revision = admin::typed(answer["revision"].clone())?;
+    output.line(format_args!("# revision {revision}: hermes apply --base {revision} FILE"));
+    output.line(yaml.trim_end());
+    Ok(())
+}
+
+/// Arguments of `hermes history`.
+#[derive(Debug, Args)]
+pub struct History {
+    #[command(flatten)]
+    controller: ControllerSocket,
+}
+
+#[derive(Deserialize)]
+struct State {
+    revision: Revision,
+    author: String,
+    time: u64,
+    message: String,
+}
+
+/// Lists the last states, the newest first.
+///
+/// # Errors
+/// The controller cannot be reached.
+pub async fn history(history: &History, output: Output) -> Result<(), Failure> {
+    let answer = history.controller.get("/history").await?;
+    if output.json {
+        output.value(&answer);
+        return Ok(());
+    }
+    let states: Vec<State> = admin::typed(answer)?;
+    let mut table = plain(&["REVISION", "TIME", "BY", "WHY"]);
+    for state in states {
+        table.add_row([
+            state.revision.to_string(),
+            time(state.time),
+            state.author,
+            state.message,
+        ]);
+    }
+    output.line(table.trim_fmt());
+    Ok(())
+}
+
+/// A Unix time as people write it, in UTC.
+fn time(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
+    let Some(time) = time else {
+        return seconds.to_string();
+    };
+    format!(
+        "{}-{:02}-{:02} {:02}:{:02}:{:02}",
+        time.year(),
+        u8::from(time.month()),
+        time.day(),
+        time.hour(),
+        time.minute(),
+        time.second()
+    )
+}
+
+/// Arguments of `hermes nodes`.
+#[derive(Debug, Args)]
+pub struct Nodes {
+    #[command(flatten)]
+    controller: ControllerSocket,
+}
+
+/// Lists the members of the overlay, and whether they are in step.
+///
+/// # Errors
+/// The controller cannot be reached.
+pub async fn nodes(nodes: &Nodes, output: Output) -> Result<(), Failure> {
+    let answer = nodes.controller.get("/nodes").await?;
+    if output.json {
+        output.value(&answer);
+        return Ok(());
+    }
+    let views: Vec<NodeView> = admin::typed(answer)?;
+    let mut table = plain(&["NODE", "USER", "ATTENDS", "REVISION", "STATE", "VERSION", "CERTIFICATE UNTIL"]);
+    for view in views {
+        let state = match view.reason.as_str() {
+            "" => view.state,
+            reason => format!("{}: {reason}", view.state),
+        };
+        table.add_row([
+            view.node,
+            view.user.unwrap_or_else(|| crate::table::NOTHING.to_owned()),
+            if view.attends { "yes" } else { "no" }.to_owned(),
+            view.revision.map_or_else(|| crate::table::NOTHING.to_owned(), |revision| revision.to_string()),
+            state,
+            view.version,
+            time(view.expires),
+        ]);
+    }
+    output.line(table.trim_fmt());
+    Ok(())
+}

@@ -1,0 +1,419 @@
+//! The requests of operators on this machine: JSON over a Unix socket that only the controller's user can open.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hermes_api::{Name, Revision};
+use hermes_config::{Problem, Problems};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+use super::{Changed, Controller, How, NotChanged, fleet};
+use crate::authority::{Revoked, TokenRequest};
+use crate::compile;
+use crate::resources::{self, Key, Resource, Tree};
+
+/// Bytes of the largest request: an overlay of a hundred thousand resources.
+#[doc(alias = "bound")]
+const REQUEST: usize = 64 * 1024 * 1024;
+
+/// Requests at once.
+#[doc(alias = "bound")]
+const REQUESTS: usize = 32;
+
+/// How long a client may take to send its head.
+#[doc(alias = "bound")]
+const HEAD: Duration = Duration::from_secs(10);
+
+/// Resources as files say them.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Apply {
+    /// The files, in their order.
+    pub files: Vec<File>,
+    /// The set that the files are: its resources that they do not name are removed.
+    #[serde(default)]
+    pub set: Option<Name>,
+    /// How.
+    #[serde(default)]
+    pub how: How,
+}
+
+/// A file of resources.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// What mistakes call it.
+    pub name: String,
+    /// YAML, of one or several documents.
+    pub text: String,
+}
+
+/// Resources to remove.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delete {
+    /// Their keys, such as `Name/default/VIDEO`.
+    pub keys: Vec<Key>,
+    /// How.
+    #[serde(default)]
+    pub how: How,
+}
+
+/// A server that users of the overlay may reach by a name.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expose {
+    /// The name.
+    pub name: String,
+    /// The server as its node reaches it, such as `127.0.0.1:8000`.
+    pub address: String,
+    /// The node beside it.
+    pub node: Name,
+    /// Users who may reach it.
+    pub to: Vec<Name>,
+    /// How.
+    #[serde(default)]
+    pub how: How,
+}
+
+/// An earlier state.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RollBack {
+    /// Its revision. Default: the one before.
+    #[serde(default)]
+    pub to: Option<Revision>,
+    /// How.
+    #[serde(default)]
+    pub how: How,
+}
+
+/// A node as operators see it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Its name.
+    pub node: String,
+    /// The user of a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Whether it attends.
+    pub attends: bool,
+    /// Unix seconds at which it came or left; 0 if it has not come since the controller started.
+    pub since: u64,
+    /// The revision of its last word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revision>,
+    /// `in step`, `stored`, `unconfirmed`, `returned` or `refused`; `unknown` without a word.
+    pub state: String,
+    /// Why it refused.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The change in its words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub report: String,
+    /// Of its program.
+    pub version: String,
+    /// SHA-256 of its program.
+    pub binary: String,
+    /// Unix seconds at which its certificate ends.
+    pub expires: u64,
+}
+
+/// Serves operators until the future is dropped.
+pub(super) async fn serve(controller: Arc<Controller>, listener: UnixListener) {
+    let rooms = Arc::new(Semaphore::new(REQUESTS));
+    loop {
+        // It is never closed.
+        let Ok(room) = rooms.clone().acquire_owned().await else {
+            return;
+        };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let controller = controller.clone();
+                tokio::spawn(async move {
+                    one(controller, stream).await;
+                    drop(room);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "an operator cannot be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn one(controller: Arc<Controller>, stream: UnixStream) {
+    let service = service_fn(move |request| {
+        let controller = controller.clone();
+        async move { Ok::<_, Infallible>(answer(controller, request).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "an operator's request ended");
+    }
+}
+
+/// An answer other than 200.
+struct Failed {
+    status: StatusCode,
+    reason: String,
+    problems: Vec<Problem>,
+}
+
+impl Failed {
+    fn new(status: StatusCode, reason: impl Into<String>) -> Self {
+        Self {
+            status,
+            reason: reason.into(),
+            problems: Vec::new(),
+        }
+    }
+}
+
+impl From<NotChanged> for Failed {
+    fn from(error: NotChanged) -> Self {
+        match error {
+            NotChanged::Invalid(Problems(problems)) => Self {
+                problems,
+                ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the resources are not valid")
+            },
+            NotChanged::Conflict(reason) => Self::new(StatusCode::CONFLICT, reason),
+            NotChanged::Guarded(reason) => Self::new(StatusCode::PRECONDITION_REQUIRED, reason),
+            NotChanged::Store(reason) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason),
+        }
+    }
+}
+
+async fn answer(controller: Arc<Controller>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let answered = dispatch(controller, request).await;
+    let shown = |status, value: &Value| {
+        let body = serde_json::to_vec(value).unwrap_or_default();
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = status;
+        response
+    };
+    match answered {
+        Ok(value) => shown(StatusCode::OK, &value),
+        Err(failed) => {
+            let value = json!({ "error": failed.reason, "problems": failed.problems });
+            shown(failed.status, &value)
+        }
+    }
+}
+
+async fn dispatch(controller: Arc<Controller>, request: Request<Incoming>) -> Result<Value, Failed> {
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let body = Limited::new(request.into_body(), REQUEST).collect().await;
+    let body = body
+        .map_err(|error| Failed::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?
+        .to_bytes();
+
+    if path == "/outcome" {
+        let revision = parsed::<Revision>(&query)?;
+        let outcome = controller.outcome(revision).await;
+        return Ok(json!(outcome));
+    }
+    // The store may stand still, and compiling takes its time.
+    let answered = tokio::task::spawn_blocking(move || match method {
+        Method::GET => read(&controller, &path, &query),
+        Method::POST => write(&controller, &path, &body),
+        _ => Err(Failed::new(StatusCode::METHOD_NOT_ALLOWED, "GET or POST")),
+    });
+    let failed = |error: tokio::task::JoinError| {
+        Failed::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    };
+    answered.await.map_err(failed)?
+}
+
+fn parsed<T: std::str::FromStr>(text: &str) -> Result<T, Failed>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error: T::Err| Failed::new(StatusCode::BAD_REQUEST, error.to_string()))
+}
+
+fn read(controller: &Controller, path: &str, query: &str) -> Result<Value, Failed> {
+    let failed = |reason| Failed::new(StatusCode::INTERNAL_SERVER_ERROR, reason);
+    match path {
+        "/about" => Ok(json!(controller.about())),
+        "/resources" => controller.resources(query),
+        "/history" => controller.states().map_err(failed),
+        "/nodes" => Ok(json!(controller.nodes().map_err(failed)?)),
+        _ => Err(Failed::new(StatusCode::NOT_FOUND, "no such question")),
+    }
+}
+
+fn write(controller: &Controller, path: &str, body: &[u8]) -> Result<Value, Failed> {
+    let failed = |reason| Failed::new(StatusCode::BAD_REQUEST, reason);
+    match path {
+        "/apply" => controller.apply(&typed(body)?),
+        "/delete" => controller.delete(&typed(body)?),
+        "/expose" => controller.expose(&typed(body)?),
+        "/rollback" => {
+            let asked: RollBack = typed(body)?;
+            Ok(json!(controller.roll_back(asked.to, &asked.how)?))
+        }
+        "/confirm" => Ok(json!({ "revision": controller.confirm()? })),
+        "/tokens" => {
+            let token = controller.create_token(&typed::<TokenRequest>(body)?);
+            Ok(json!({ "token": token.map_err(failed)?.to_string() }))
+        }
+        "/revoke" => {
+            let revoked = controller.revoke(&typed::<Revoked>(body)?);
+            Ok(json!({ "nodes": revoked.map_err(failed)? }))
+        }
+        "/forget" => {
+            controller.forget(&typed::<Name>(body)?).map_err(failed)?;
+            Ok(json!({}))
+        }
+        _ => Err(Failed::new(StatusCode::NOT_FOUND, "no such request")),
+    }
+}
+
+fn typed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failed> {
+    serde_json::from_slice(body)
+        .map_err(|error| Failed::new(StatusCode::BAD_REQUEST, format!("the request: {error}")))
+}
+
+impl Controller {
+    fn apply(&self, asked: &Apply) -> Result<Value, Failed> {
+        let mut read = Vec::new();
+        let mut problems = Vec::new();
+        for file in &asked.files {
+            match resources::read(&file.name, &file.text) {
+                Ok(found) => read.extend(found),
+                Err(Problems(found)) => problems.extend(found),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(NotChanged::Invalid(Problems(problems)).into());
+        }
+        let changed = self.change(&asked.how, &|tree| {
+            let mut next = tree.clone();
+            if let Some(set) = &asked.set {
+                next.prune(set, &read);
+            }
+            next.extend(read.iter().cloned(), asked.set.as_ref());
+            next.check()?;
+            Ok(next)
+        })?;
+        Ok(json!(changed))
+    }
+
+    fn delete(&self, asked: &Delete) -> Result<Value, Failed> {
+        let changed = self.change(&asked.how, &|tree| {
+            let mut next = tree.clone();
+            let missing = asked.keys.iter().filter(|key| next.remove(key).is_none());
+            let missing: Vec<_> = missing
+                .map(|key| Problem::new("", format!("there is no {key}")))
+                .collect();
+            if !missing.is_empty() {
+                return Err(Problems(missing));
+            }
+            next.check()?;
+            Ok(next)
+        })?;
+        Ok(json!(changed))
+    }
+
+    /// Adds resources, in place of those of the same keys.
+    ///
+    /// # Errors
+    /// See [`NotChanged`].
+    pub fn add(&self, made: &[Resource], how: &How) -> Result<Changed, NotChanged> {
+        self.change(how, &|tree| {
+            let mut next = tree.clone();
+            next.extend(made.iter().cloned(), None);
+            next.check()?;
+            Ok(next)
+        })
+    }
+
+    fn expose(&self, asked: &Expose) -> Result<Value, Failed> {
+        let made = compile::expose(&asked.name, &asked.node, &asked.address, &asked.to);
+        let changed = self.add(&made, &asked.how)?;
+        Ok(json!({ "changed": changed, "resources": resources::format(&made) }))
+    }
+
+    /// Resources as YAML: all, or those whose keys begin with the text.
+    fn resources(&self, begins: &str) -> Result<Value, Failed> {
+        let tree: Arc<Tree> = self.in_force.lock().tree.clone();
+        let chosen = tree.iter().filter(|(key, _)| key.to_string().starts_with(begins));
+        let chosen: Vec<_> = chosen.map(|(_, resource)| resource.clone()).collect();
+        let revision = self.in_force.lock().published.revision;
+        Ok(json!({ "revision": revision, "yaml": resources::format(&chosen) }))
+    }
+
+    fn states(&self) -> Result<Value, String> {
+        /// States that a request lists.
+        const LISTED: usize = 100;
+        let listed = self.history.list(LISTED, None);
+        Ok(json!(listed.map_err(|error| error.to_string())?))
+    }
+
+    /// All members, with the state of those that have attended.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn nodes(&self) -> Result<Vec<NodeView>, String> {
+        let members = self.members()?;
+        let fleet = self.fleet.lock();
+        let views = members.into_iter().map(|member| {
+            let record = fleet.nodes().get(&member.node);
+            view(&member.node, member.user.as_ref(), member.expires, record)
+        });
+        Ok(views.collect())
+    }
+}
+
+fn view(
+    node: &Name,
+    user: Option<&Name>,
+    expires: u64,
+    record: Option<&fleet::NodeRecord>,
+) -> NodeView {
+    let word = record.and_then(|record| record.word.as_ref());
+    NodeView {
+        node: node.to_string(),
+        user: user.map(Name::to_string),
+        attends: record.is_some_and(|record| record.session.is_some()),
+        since: record.map_or(0, |record| record.since),
+        revision: word.map(|word| word.revision),
+        state: word.map_or("unknown", |word| state(word.progress)).to_owned(),
+        reason: word.map_or_else(String::new, |word| fleet::reason(&word.mistakes)),
+        report: word.map_or_else(String::new, |word| word.report.clone()),
+        version: record.map_or_else(String::new, |record| record.version.clone()),
+        binary: record.map_or_else(String::new, |record| record.binary.clone()),
+        expires,
+    }
+}
+
+fn state(progress: hermes_api::Progress) -> &'static str {
+    use hermes_api::Progress;
+    match progress {
+        Progress::Confirmed => "in step",
+        Progress::InForce => "unconfirmed",
+        Progress::Stored => "stored",
+        Progress::Returned => "returned",
+        Progress::Refused => "refused",
+    }
+}

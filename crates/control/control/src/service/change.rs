@@ -1,0 +1,584 @@
+//! From one state of the overlay to the next: compiled and compared first, then kept, then spread.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hermes_api::{Name, Revision};
+use hermes_config::Problems;
+use hermes_net::clock::unix_seconds;
+use serde::{Deserialize, Serialize};
+
+use super::Controller;
+use super::fleet::{self, Change};
+use super::published::{Document, Part, Published};
+use crate::authority::Authority;
+use crate::compile::{self, Recipient};
+use crate::resources::{Key, Tree};
+use crate::rollout::{Event, Order, RankedNode, Wave, waves};
+use crate::store::history::{Commit, History, NotCommitted};
+
+/// A change that takes away more than one resource in so many has to be forced: it is more often a mistake than meant.
+const SHRINKS: usize = 10;
+
+/// The longest time to confirm a change, in seconds.
+#[doc(alias = "bound")]
+const LONGEST: u32 = 7 * 24 * 60 * 60;
+
+/// How a change is made.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct How {
+    /// The revision that it was made from; another one in force refuses it.
+    pub base: Option<Revision>,
+    /// Nodes and controller return from it unless it is confirmed within so many seconds.
+    pub confirm_seconds: Option<u32>,
+    /// It may take away much of what there is.
+    pub force: bool,
+    /// Only say what it would do.
+    pub dry_run: bool,
+    /// Who makes it.
+    pub author: String,
+    /// Why, in his words.
+    pub message: String,
+}
+
+/// A change that has begun, or would.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// The state that it leads to; the one in force where nothing differs.
+    pub revision: Revision,
+    /// Resources that are new, as `Kind/tenant/name`.
+    pub added: Vec<String>,
+    /// Resources with another content.
+    pub changed: Vec<String>,
+    /// Resources that are gone.
+    pub removed: Vec<String>,
+    /// Nodes whose documents differ; `devices` stands for all devices.
+    pub documents: Vec<String>,
+    /// Nodes that attend and get another document.
+    pub nodes: usize,
+}
+
+/// Why nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotChanged {
+    /// The resources, or the documents made of them, are not valid.
+    Invalid(Problems),
+    /// Another change came first, or still spreads.
+    Conflict(String),
+    /// It takes away too much to be meant.
+    Guarded(String),
+    /// The store does not take it.
+    Store(String),
+}
+
+impl std::fmt::Display for NotChanged {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Invalid(problems) => problems.fmt(out),
+            Self::Conflict(reason) | Self::Guarded(reason) | Self::Store(reason) => out.write_str(reason),
+        }
+    }
+}
+
+/// The end of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Its revision.
+    pub revision: Revision,
+    /// The node that refused it, and why; `None`: it is in force at every node that attends.
+    pub stopped: Option<Refusal>,
+}
+
+/// The node that stopped a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The node.
+    pub node: Name,
+    /// Its reason.
+    pub reason: String,
+}
+
+/// The state that the last change leads to.
+pub(super) struct InForce {
+    pub(super) tree: Arc<Tree>,
+    pub(super) published: Arc<Published>,
+    /// The change in force is returned from unless it is confirmed.
+    awaiting: Option<Awaiting>,
+}
+
+/// A change that is to be confirmed.
+struct Awaiting {
+    /// `None` until it is in force everywhere.
+    until: Option<Instant>,
+    time: Duration,
+}
+
+impl InForce {
+    /// The state of the store.
+    pub(super) fn read(history: &History, authority: &Authority, now: u64) -> Result<Self, String> {
+        let head = history.head().map_err(|error| error.to_string())?;
+        let tree = history.tree(&head).map_err(|error| error.to_string())?;
+        let documents = compiled(&tree, None, &BTreeSet::new())
+            .map_err(|problems| format!("revision {} cannot be compiled:\n{problems}", head.revision))?;
+        let published = Published {
+            revision: head.revision,
+            documents,
+            authorities: authorities(authority)?,
+            revoked: revoked(authority, now)?,
+            confirm: None,
+        };
+        Ok(Self {
+            tree: Arc::new(tree),
+            published: Arc::new(published),
+            awaiting: None,
+        })
+    }
+}
+
+impl InForce {
+    /// Whether the time to confirm it is over.
+    pub(super) fn is_overdue(&self) -> bool {
+        let until = self.awaiting.as_ref().and_then(|awaiting| awaiting.until);
+        until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+fn authorities(authority: &Authority) -> Result<Part, String> {
+    let pem = authority.authorities_pem().map_err(|error| error.to_string())?;
+    Ok(Part::new(pem.into_bytes()))
+}
+
+fn revoked(authority: &Authority, now: u64) -> Result<Part, String> {
+    let pem = authority.revoked_pem(now).map_err(|error| error.to_string())?;
+    Ok(Part::new(pem.into_bytes()))
+}
+
+/// The documents of a tree. Those that read none of the changed resources are taken from before.
+fn compiled(
+    tree: &Tree,
+    before: Option<&Published>,
+    changed: &BTreeSet<Key>,
+) -> Result<BTreeMap<Recipient, Arc<Document>>, Problems> {
+    let mut documents = BTreeMap::new();
+    let mut problems = Vec::new();
+    for recipient in Recipient::all(tree) {
+        let known = before.and_then(|before| before.document(&recipient));
+        let known = known.filter(|known| !known.compiled.reads_any(changed));
+        if let Some(known) = known {
+            documents.insert(recipient, known.clone());
+            continue;
+        }
+        match compile::compile(tree, &recipient) {
+            Ok(compiled) => {
+                let part = Part::new(hermes_api::canonical(&compiled.document));
+                documents.insert(recipient, Arc::new(Document { part, compiled }));
+            }
+            Err(found) => problems.extend(found.0),
+        }
+    }
+    if problems.is_empty() {
+        Ok(documents)
+    } else {
+        Err(Problems(problems))
+    }
+}
+
+impl Controller {
+    /// Makes a change: `edit` makes the next tree of the one in force.
+    ///
+    /// # Errors
+    /// See [`NotChanged`]; then nothing has changed.
+    pub fn change(
+        &self,
+        how: &How,
+        edit: &dyn Fn(&Tree) -> Result<Tree, Problems>,
+    ) -> Result<Changed, NotChanged> {
+        let mut in_force = self.in_force.lock();
+        self.may_change(&in_force, how)?;
+        let tree = edit(&in_force.tree).map_err(NotChanged::Invalid)?;
+        let difference = Difference::between(&in_force.tree, &tree);
+        difference.guard(in_force.tree.len(), how)?;
+        let next = self.next(&in_force, &tree, &difference, how)?;
+        let changed = self.described(&difference, &in_force.published, &next);
+        if how.dry_run || difference.is_empty() {
+            return Ok(Changed {
+                revision: if how.dry_run { changed.revision } else { in_force.published.revision },
+                ..changed
+            });
+        }
+
+        self.commit(&tree, Some(in_force.published.revision), how)?;
+        let events = self.begin(&mut in_force, tree, next, &difference, how);
+        drop(in_force);
+        self.settle(events);
+        Ok(changed)
+    }
+
+    fn may_change(&self, in_force: &InForce, how: &How) -> Result<(), NotChanged> {
+        let revision = in_force.published.revision;
+        if how.base.is_some_and(|base| base != revision) {
+            return Err(NotChanged::Conflict(format!(
+                "revision {revision} is in force, the change was made from {}",
+                how.base.unwrap_or(revision)
+            )));
+        }
+        if how.dry_run {
+            return Ok(());
+        }
+        if self.fleet.lock().is_changing() {
+            return Err(NotChanged::Conflict(format!("revision {revision} still spreads")));
+        }
+        if in_force.awaiting.is_some() {
+            return Err(NotChanged::Conflict(format!(
+                "revision {revision} waits to be confirmed"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The state after a change.
+    fn next(
+        &self,
+        in_force: &InForce,
+        tree: &Tree,
+        difference: &Difference,
+        how: &How,
+    ) -> Result<Published, NotChanged> {
+        let before = &in_force.published;
+        let documents =
+            compiled(tree, Some(before), &difference.keys()).map_err(NotChanged::Invalid)?;
+        Ok(Published {
+            revision: before.revision.next(),
+            documents,
+            authorities: before.authorities.clone(),
+            revoked: before.revoked.clone(),
+            confirm: how.confirm_seconds.map(|seconds| seconds.min(LONGEST)),
+        })
+    }
+
+    fn commit(&self, tree: &Tree, expected: Option<Revision>, how: &How) -> Result<Revision, NotChanged> {
+        let commit = Commit {
+            expected,
+            tree: tree.clone(),
+            author: how.author.clone(),
+            message: how.message.clone(),
+            time: unix_seconds(),
+        };
+        self.history.commit(&commit).map_err(|error| match error {
+            NotCommitted::Moved { head } => NotChanged::Conflict(format!(
+                "another controller has made revision {}",
+                head.revision
+            )),
+            NotCommitted::Store(error) => NotChanged::Store(error.to_string()),
+        })
+    }
+
+    /// Lets a change spread that is in the store.
+    fn begin(
+        &self,
+        in_force: &mut InForce,
+        tree: Tree,
+        next: Published,
+        difference: &Difference,
+        how: &How,
+    ) -> Vec<Event> {
+        let next = Arc::new(next);
+        let before = in_force.published.clone();
+        let mut stages = Vec::new();
+        if let Some(between) = between(&in_force.tree, &tree, &next, difference) {
+            stages.push(Arc::new(between));
+        }
+        stages.push(next.clone());
+
+        let mut fleet = self.fleet.lock();
+        let waves = waves_of(&fleet, &before, &stages);
+        let change = Change {
+            stages,
+            waves,
+            back: Arc::new(Published {
+                revision: next.revision.next(),
+                confirm: None,
+                ..(*before).clone()
+            }),
+            bake: 0,
+        };
+        in_force.awaiting = how.confirm_seconds.map(|seconds| Awaiting {
+            until: None,
+            time: Duration::from_secs(u64::from(seconds.min(LONGEST))),
+        });
+        in_force.tree = Arc::new(tree);
+        in_force.published = next;
+        fleet.begin(change, self.now())
+    }
+
+    fn described(&self, difference: &Difference, before: &Published, next: &Published) -> Changed {
+        let recipients: BTreeSet<&Recipient> =
+            before.documents.keys().chain(next.documents.keys()).collect();
+        let differs = |recipient: &&Recipient| next.differs_for(before, recipient);
+        let documents: Vec<&Recipient> = recipients.into_iter().filter(differs).collect();
+        let fleet = self.fleet.lock();
+        let gets = |record: &&fleet::NodeRecord| {
+            record.session.is_some() && documents.contains(&&record.recipient)
+        };
+        let text = |keys: &[Key]| keys.iter().map(Key::to_string).collect();
+        Changed {
+            revision: next.revision,
+            added: text(&difference.added),
+            changed: text(&difference.changed),
+            removed: text(&difference.removed),
+            documents: documents.iter().map(ToString::to_string).collect(),
+            nodes: fleet.nodes().values().filter(gets).count(),
+        }
+    }
+}
+
+impl Controller {
+    /// The end of a change: it is in force everywhere, or it was stopped. It may block.
+    pub(super) fn settle(&self, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Reach { .. } => {}
+                Event::Done => self.done(),
+                Event::Stopped { node, reason } => self.stopped(Refusal { node, reason }),
+            }
+        }
+    }
+
+    fn done(&self) {
+        let mut in_force = self.in_force.lock();
+        if let Some(awaiting) = &mut in_force.awaiting {
+            awaiting.until.get_or_insert(Instant::now() + awaiting.time);
+        }
+        let revision = in_force.published.revision;
+        tracing::info!("revision {revision} is in force");
+        self.steps.send_replace(Some(Outcome {
+            revision,
+            stopped: None,
+        }));
+    }
+
+    /// Nodes go back already: the store follows them, by a new revision with the tree of before.
+    fn stopped(&self, refusal: Refusal) {
+        let mut in_force = self.in_force.lock();
+        let revision = in_force.published.revision;
+        tracing::error!("revision {revision} is stopped: {}: {}", refusal.node, refusal.reason);
+        let message = format!("revision {revision} was refused by {}: {}", refusal.node, refusal.reason);
+        self.go_back(&mut in_force, &message);
+        drop(in_force);
+        self.steps.send_replace(Some(Outcome {
+            revision,
+            stopped: Some(refusal),
+        }));
+    }
+
+    /// Makes the state before the last change the one in force, as a new revision.
+    fn go_back(&self, in_force: &mut InForce, message: &str) {
+        let revision = in_force.published.revision;
+        in_force.awaiting = None;
+        let how = How {
+            author: "controller".to_owned(),
+            message: message.to_owned(),
+            ..How::default()
+        };
+        let tree = self.history.tree_before(revision);
+        let tree = match tree {
+            Ok(tree) => tree,
+            Err(error) => return tracing::error!("the state before {revision} is lost: {error}"),
+        };
+        // The nodes have the documents of before, whatever becomes of the store.
+        if let Err(error) = self.commit(&tree, Some(revision), &how) {
+            tracing::error!("the store keeps revision {revision}, which the nodes have left: {error:?}");
+        }
+        match compiled(&tree, None, &BTreeSet::new()) {
+            Ok(documents) => {
+                let published = Published {
+                    revision: revision.next(),
+                    documents,
+                    confirm: None,
+                    ..(*in_force.published).clone()
+                };
+                in_force.tree = Arc::new(tree);
+                in_force.published = Arc::new(published);
+                self.fleet.lock().replace(in_force.published.clone());
+            }
+            Err(problems) => tracing::error!("the state before {revision}:\n{problems}"),
+        }
+    }
+
+    /// Keeps the change that waits for it; returns its revision.
+    ///
+    /// # Errors
+    /// No change waits for it.
+    pub fn confirm(&self) -> Result<Revision, NotChanged> {
+        let mut in_force = self.in_force.lock();
+        if in_force.awaiting.take().is_none() {
+            return Err(NotChanged::Conflict("no change waits to be confirmed".to_owned()));
+        }
+        let published = Published {
+            confirm: None,
+            ..(*in_force.published).clone()
+        };
+        in_force.published = Arc::new(published);
+        self.fleet.lock().confirm(in_force.published.clone());
+        Ok(in_force.published.revision)
+    }
+
+    /// Returns from a change that was not confirmed in time. Its nodes have returned by their own clocks, wherever this controller was.
+    pub(super) fn return_if_unconfirmed(&self) {
+        let mut in_force = self.in_force.lock();
+        if in_force.is_overdue() {
+            let message = format!("revision {} was not confirmed in time", in_force.published.revision);
+            tracing::warn!("{message}");
+            self.go_back(&mut in_force, &message);
+        }
+    }
+
+    /// Goes back to the tree of an earlier revision, or of the one before the one in force, as a new revision.
+    ///
+    /// # Errors
+    /// See [`NotChanged`].
+    pub fn roll_back(&self, to: Option<Revision>, how: &How) -> Result<Changed, NotChanged> {
+        let in_force = self.in_force.lock().published.revision;
+        let tree = match to {
+            Some(revision) => self.history.tree_at(revision),
+            None => self.history.tree_before(in_force),
+        };
+        let tree = tree.map_err(|error| NotChanged::Store(error.to_string()))?;
+        self.change(how, &|_| Ok(tree.clone()))
+    }
+
+    /// Waits until the change that led to this revision is over.
+    pub async fn outcome(&self, revision: Revision) -> Option<Outcome> {
+        let mut steps = self.steps.subscribe();
+        let is_over = |outcome: &Option<Outcome>| {
+            outcome.as_ref().is_some_and(|outcome| outcome.revision >= revision)
+        };
+        let outcome = steps.wait_for(is_over).await.ok()?;
+        outcome.clone()
+    }
+
+    /// Gives all nodes the authorities and revocations of now, as a new revision of the same tree. It may block.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub(super) fn republish(&self, message: &str) -> Result<(), String> {
+        let mut in_force = self.in_force.lock();
+        let authorities = authorities(&self.authority)?;
+        let revoked = revoked(&self.authority, unix_seconds())?;
+        let before = &in_force.published;
+        if authorities.hash == before.authorities.hash && revoked.hash == before.revoked.hash {
+            return Ok(());
+        }
+        let how = How {
+            author: "controller".to_owned(),
+            message: message.to_owned(),
+            ..How::default()
+        };
+        let tree = in_force.tree.clone();
+        self.commit(&tree, Some(before.revision), &how)
+            .map_err(|error| format!("{error:?}"))?;
+        let published = Published {
+            revision: before.revision.next(),
+            authorities,
+            revoked,
+            ..(**before).clone()
+        };
+        in_force.published = Arc::new(published);
+        // A restriction does not wait for others: everyone gets it at once.
+        self.fleet.lock().replace(in_force.published.clone());
+        Ok(())
+    }
+}
+
+/// Keys that differ between two trees.
+#[derive(Debug, Default)]
+struct Difference {
+    added: Vec<Key>,
+    changed: Vec<Key>,
+    removed: Vec<Key>,
+}
+
+impl Difference {
+    fn between(before: &Tree, after: &Tree) -> Self {
+        let mut difference = Self::default();
+        for (key, resource) in after.iter() {
+            match before.get(key) {
+                None => difference.added.push(key.clone()),
+                Some(known) if known.spec_hash() != resource.spec_hash() => difference.changed.push(key.clone()),
+                Some(_) => {}
+            }
+        }
+        let gone = before.iter().map(|(key, _)| key).filter(|key| after.get(key).is_none());
+        difference.removed = gone.cloned().collect();
+        difference
+    }
+
+    fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+
+    fn keys(&self) -> BTreeSet<Key> {
+        let lists = [&self.added, &self.changed, &self.removed];
+        lists.into_iter().flatten().cloned().collect()
+    }
+
+    /// # Errors
+    /// The change takes away much, and was not forced.
+    fn guard(&self, had: usize, how: &How) -> Result<(), NotChanged> {
+        let removed = self.removed.len();
+        if how.force || how.dry_run || removed <= 2 || removed * SHRINKS <= had {
+            return Ok(());
+        }
+        Err(NotChanged::Guarded(format!(
+            "it removes {removed} of {had} resources; if that is meant, repeat it with --force"
+        )))
+    }
+}
+
+/// The state that has the resources of both: nothing is removed yet. `None` where nothing is removed, or the two do not go together.
+fn between(before: &Tree, after: &Tree, next: &Published, difference: &Difference) -> Option<Published> {
+    if difference.removed.is_empty() {
+        return None;
+    }
+    let mut both = after.clone();
+    for key in &difference.removed {
+        both.insert(key.clone(), before.get(key)?.clone());
+    }
+    let documents = compiled(&both, None, &BTreeSet::new()).ok()?;
+    Some(Published {
+        documents,
+        ..next.clone()
+    })
+}
+
+/// The waves of each stage. All but the last add to what there was; the last one removes, if there are several.
+fn waves_of(fleet: &fleet::Fleet, before: &Arc<Published>, stages: &[Arc<Published>]) -> Vec<Vec<Wave>> {
+    let mut earlier = before;
+    let mut all = Vec::new();
+    for (index, stage) in stages.iter().enumerate() {
+        let order = match index {
+            0 => Order::ReceiversFirst,
+            _ => Order::SendersFirst,
+        };
+        let concerned = fleet.nodes().iter();
+        let concerned = concerned.filter(|(_, record)| stage.differs_for(earlier, &record.recipient));
+        let ranked: Vec<_> = concerned.map(|(name, record)| ranked(stage, name, record)).collect();
+        all.push(waves(&ranked, order));
+        earlier = stage;
+    }
+    all
+}
+
+fn ranked(stage: &Published, name: &Name, record: &fleet::NodeRecord) -> RankedNode {
+    let document = stage.document(&record.recipient);
+    RankedNode {
+        name: name.clone(),
+        rank: document.map_or(0, |document| document.compiled.rank),
+        class: match &record.user {
+            Some(_) => "devices".to_owned(),
+            None => document.map_or_else(String::new, |document| format!("rank {}", document.compiled.rank)),
+        },
+    }
+}

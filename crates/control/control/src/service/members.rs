@@ -1,0 +1,99 @@
+//! Members of the overlay: they join, renew, and are revoked.
+
+use hermes_api::{JoinAnswer, JoinRequest, Name, Token};
+use hermes_net::clock::unix_seconds;
+use rustls::pki_types::CertificateDer;
+
+use super::{Controller, tls};
+use crate::authority::{Member, MemberRecord, Revoked, TokenRequest};
+
+impl Controller {
+    /// Makes a node a member.
+    ///
+    /// # Errors
+    /// Why not, in words for the one who joins.
+    pub(super) fn join(&self, request: &JoinRequest, now: u64) -> Result<JoinAnswer, String> {
+        let joined = self.authority.join(request, &[], now);
+        joined.map_err(|refused| refused.to_string())
+    }
+
+    /// Gives a member a certificate for a longer time.
+    ///
+    /// # Errors
+    /// Why not, in words for the member.
+    pub(super) fn renew(
+        &self,
+        chain: &[CertificateDer<'_>],
+        request: &[u8],
+        now: u64,
+    ) -> Result<JoinAnswer, String> {
+        let renewed = self.authority.renew(chain, request, now);
+        renewed.map_err(|refused| refused.to_string())
+    }
+
+    /// The member of a certificate.
+    ///
+    /// # Errors
+    /// It is no member's.
+    pub(super) fn member(&self, chain: &[CertificateDer<'_>], now: u64) -> Result<Member, String> {
+        let member = self.authority.member(chain, now);
+        member.map_err(|error| error.to_string())
+    }
+
+    /// Makes a token.
+    ///
+    /// # Errors
+    /// There are too many, or the store cannot be written.
+    pub fn create_token(&self, request: &TokenRequest) -> Result<Token, String> {
+        let token = self.authority.create_token(request, unix_seconds());
+        token.map_err(|error| error.to_string())
+    }
+
+    /// The members of the overlay.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn members(&self) -> Result<Vec<MemberRecord>, String> {
+        self.authority.members().map_err(|error| error.to_string())
+    }
+
+    /// Ends the membership of a node, or of all nodes of a user: their streams end, and every node learns it at once.
+    ///
+    /// # Errors
+    /// There is no such member, or the store cannot be written.
+    pub fn revoke(&self, whom: &Revoked) -> Result<Vec<Name>, String> {
+        let revoked = self.authority.revoke(whom, unix_seconds());
+        let revoked = revoked.map_err(|error| error.to_string())?;
+        let mut fleet = self.fleet.lock();
+        revoked.iter().for_each(|node| fleet.remove(node));
+        drop(fleet);
+        self.republish(&format!("revoke {whom}"))?;
+        Ok(revoked)
+    }
+
+    /// Frees the name of a node that is gone.
+    ///
+    /// # Errors
+    /// There is no such member, or the store cannot be written.
+    pub fn forget(&self, node: &Name) -> Result<(), String> {
+        self.authority
+            .forget(node, unix_seconds())
+            .map_err(|error| error.to_string())?;
+        self.fleet.lock().remove(node);
+        self.republish(&format!("forget {node}"))
+    }
+
+    /// Tends authorities, revocations, the controller's own certificate and old states.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub(super) fn tend_once(&self) -> Result<(), String> {
+        let now = unix_seconds();
+        let said = |error: &dyn std::fmt::Display| error.to_string();
+        self.authority.tend(now).map_err(|error| said(&error))?;
+        self.republish("authorities and revocations of today")?;
+        let identity = self.authority.controller_identity(now).map_err(|error| said(&error))?;
+        *self.tls.lock() = tls::server_config(&identity.certificates, &identity.key)?;
+        self.history.collect_garbage(now).map_err(|error| said(&error))
+    }
+}
