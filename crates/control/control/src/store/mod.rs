@@ -3,7 +3,16 @@
 //! Blobs never change. All that changes is in *records*, each changed by compare-and-swap: the head of the overlay, tokens,
 //! members, keys. Each call may block.
 
+pub mod history;
+#[cfg(test)]
+pub(crate) mod memory;
+mod redb;
+#[cfg(test)]
+mod suite;
+
 use hermes_api::Hash;
+
+pub use self::redb::RedbStore;
 
 /// A store that lasts.
 pub trait Store: Send + Sync {
@@ -36,6 +45,18 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The store cannot be written; then nothing has changed.
     fn swap(&self, changes: &[RecordChange]) -> Result<bool, StoreError>;
+
+    /// Removes blobs that no record leads to any more.
+    ///
+    /// # Errors
+    /// The store cannot be written; then some may be gone.
+    fn remove_blobs(&self, hashes: &[Hash]) -> Result<(), StoreError>;
+
+    /// The hashes of all blobs.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn hashes(&self) -> Result<Vec<Hash>, StoreError>;
 }
 
 /// The change of one record.
