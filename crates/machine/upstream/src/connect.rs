@@ -147,7 +147,7 @@ impl Attempt<'_> {
             return Ok((stream, address));
         };
 
-        let name = security.server_name(&self.endpoint.address);
+        let name = self.endpoint.name_in_certificate(security);
         let stream = secure(
             stream,
             &security.bare,
@@ -205,7 +205,7 @@ impl Attempt<'_> {
         let name = upstream
             .security
             .as_ref()
-            .map_or("", |tls| tls.server_name(&endpoint.address));
+            .map_or("", |tls| endpoint.name_in_certificate(tls));
         let (connection, address, nested_mtu) = match (&endpoint.address, upstream.via(), addresses)
         {
             (EndpointAddress::Tcp(place), Some(via), _) => {
@@ -262,7 +262,7 @@ impl Attempt<'_> {
         let stream = self.introduce(stream, Header::Local).await?;
         let transport = match &upstream.security {
             Some(security) => {
-                let name = security.server_name(&endpoint.address);
+                let name = endpoint.name_in_certificate(security);
                 let config = if versions == [HttpVersion::H1] {
                     &security.h1
                 } else {

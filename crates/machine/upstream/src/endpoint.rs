@@ -20,6 +20,7 @@ use crate::link_use::Counted;
 use crate::news::EndpointLog;
 use crate::quic::Memory;
 use crate::recent::Recent;
+use crate::security::Security;
 
 /// How long a failed endpoint is tried only after the others.
 #[doc(alias = "bound")]
@@ -36,6 +37,8 @@ pub(crate) struct Endpoint {
     pub(crate) text: Arc<str>,
     pub(crate) weight: u16,
     pub(crate) zone: Option<String>,
+    /// The name in its certificate, where it has one of its own.
+    pub(crate) server_name: Option<String>,
     /// `None` for a Unix socket.
     pub(crate) addresses: Option<Arc<Addresses>>,
     /// Whether QUIC reaches it.
@@ -88,6 +91,7 @@ impl Endpoint {
             text,
             weight: config.weight().max(1),
             zone: config.zone().map(str::to_owned),
+            server_name: config.server_name().map(str::to_owned),
             address,
             addresses,
             quic: Memory::default(),
@@ -103,6 +107,11 @@ impl Endpoint {
             condition: Mutex::default(),
             ejector,
         }
+    }
+
+    /// The name that its certificate must have.
+    pub(crate) fn name_in_certificate<'a>(&'a self, security: &'a Security) -> &'a str {
+        security.server_name(self.server_name.as_deref(), &self.address)
     }
 
     /// Exchanges that it is serving, or connecting for.

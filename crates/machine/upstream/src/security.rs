@@ -81,9 +81,10 @@ impl Security {
         details: &ClientTls,
     ) -> Result<(), Problem> {
         for endpoint in &config.endpoints {
-            let host = self.server_name(endpoint.address());
+            let host = self.server_name(endpoint.server_name(), endpoint.address());
             let nameless = matches!(endpoint.address(), EndpointAddress::Unix(_))
-                && self.server_name.is_none();
+                && self.server_name.is_none()
+                && endpoint.server_name().is_none();
             if ServerName::try_from(host).is_err() || (nameless && !details.insecure_skip_verify) {
                 let address = endpoint.address();
                 let reason = format!("`{address}` has no name to check a certificate against");
@@ -93,9 +94,13 @@ impl Security {
         Ok(())
     }
 
-    /// The name to ask an endpoint for.
-    pub(crate) fn server_name<'a>(&'a self, address: &'a EndpointAddress) -> &'a str {
-        match (&self.server_name, address) {
+    /// The name to ask an endpoint for, which may have one of its `own`.
+    pub(crate) fn server_name<'a>(
+        &'a self,
+        own: Option<&'a str>,
+        address: &'a EndpointAddress,
+    ) -> &'a str {
+        match (own.or(self.server_name.as_deref()), address) {
             (Some(name), _) => name,
             (None, EndpointAddress::Tcp(place)) => place.zoned().0,
             (None, EndpointAddress::Unix(_)) => "localhost",

@@ -132,6 +132,9 @@ pub enum Endpoint {
         /// Where it stands; endpoints in the node's own zone are preferred.
         #[serde(default)]
         zone: Option<String>,
+        /// Name sent as SNI and looked for in its certificate. Default: as `tls` of the upstream says.
+        #[serde(default)]
+        server_name: Option<String>,
     },
 }
 
@@ -156,6 +159,14 @@ impl Endpoint {
         match self {
             Self::Address(_) => None,
             Self::Weighted { zone, .. } => zone.as_deref(),
+        }
+    }
+
+    /// The name in the endpoint's certificate, where it has one of its own.
+    pub fn server_name(&self) -> Option<&str> {
+        match self {
+            Self::Address(_) => None,
+            Self::Weighted { server_name, .. } => server_name.as_deref(),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::fields::field_value;
 pub(super) const CHECKS: &[Check] = &[
     endpoints,
     weights,
+    names_without_tls,
     versions,
     versions_without_tls,
     client_certificate,
@@ -48,6 +49,19 @@ fn weights(document: &Document, report: &mut Report) {
                     format!("{weight} is not a weight"),
                     "write one from 1 to 1000",
                 );
+            }
+        }
+    });
+}
+
+/// Only TLS asks for a name.
+fn names_without_tls(document: &Document, report: &mut Report) {
+    each_upstream(document, |path, upstream| {
+        for (index, endpoint) in upstream.endpoints.iter().enumerate() {
+            if endpoint.server_name().is_some() && !has_tls(upstream) {
+                let path = format!("{path}.endpoints[{index}].server_name");
+                let reason = "no certificate is asked for without TLS";
+                report.add(path, reason, "add `tls`, or remove it");
             }
         }
     });

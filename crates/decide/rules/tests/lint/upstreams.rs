@@ -34,6 +34,16 @@ fn weights_out_of_range() {
 }
 
 #[test]
+fn names_in_certificates_without_tls() {
+    finds_in(
+        json!({ "endpoints": ["a:1", { "address": "b:1", "server_name": "b.example" }] }),
+        &[
+            "upstreams.next.endpoints[1].server_name: no certificate is asked for without TLS; add `tls`, or remove it",
+        ],
+    );
+}
+
+#[test]
 fn http_version_listed_twice() {
     finds_in(
         json!({ "http": [2, 2] }),

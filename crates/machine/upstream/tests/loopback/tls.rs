@@ -63,6 +63,23 @@ async fn the_peer_chooses_the_version() {
 }
 
 #[tokio::test]
+async fn an_endpoint_may_have_a_name_of_its_own() {
+    let (near, authority) = (Near::new(), Authority::new());
+    let far = far(&authority, &[b"h2"]).await;
+    for (of_all, own, is_right) in [
+        ("other.example", "server.example", true),
+        ("server.example", "other.example", false),
+    ] {
+        let endpoint = json!({ "address": far.address.to_string(), "server_name": own });
+        let tls = json!({ "ca_file": authority.ca(), "server_name": of_all });
+        let config = json!({ "endpoints": [endpoint], "tls": tls, "http": 2 });
+        let upstream = near.upstream("x", config);
+        let reached = near.client.checkout(&upstream, upstream.timeouts()).await;
+        assert_eq!(reached.is_ok(), is_right, "{own}");
+    }
+}
+
+#[tokio::test]
 async fn a_peer_without_the_only_version_is_refused() {
     let (near, authority) = (Near::new(), Authority::new());
     let far = far(&authority, &[]).await;
