@@ -64,7 +64,7 @@ pub use load::{Loaded, Unsound, load, load_from, load_part, parse, parse_part};
 pub use nearest::nearest;
 pub use path::{child, element};
 pub use place::Place;
-pub use places::Places;
+pub use places::{Places, prefixes};
 pub use problems::{Problem, Problems};
 pub use reader::FileReader;
 pub use schema::{schema, settings_schema};

@@ -124,8 +124,8 @@ fn locate<'a>(root: &'a Node, path: &str) -> &'a Place {
     place
 }
 
-/// The empty path, and those of all that this path leads through, itself the last.
-fn prefixes(path: &str) -> Vec<String> {
+/// The empty path, and those of all parts that this path leads through, itself the last.
+pub fn prefixes(path: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     for step in steps(path) {
         let around = found.last().map_or("", String::as_str);

@@ -1,1 +1,42 @@
-//! (to be written)
+//! From the desired state to the document of each node.
+//!
+//! A [`Compiler`] looks at a whole tree once: which node sends to which, and on which way to each service. Then it makes documents, each
+//! in the language of a node's own file, with the resource and field that every part of it comes from. It is pure: equal trees give
+//! equal documents.
+//!
+//! Documents hold variables for all that differs between nodes with the same document (see [`VARIABLES`]), so all devices of users
+//! share one, and a device that joins changes no document: an ingress knows devices by the pattern of their certificates.
+//!
+//! | Node    | Its document                                                                                       |
+//! |---------|----------------------------------------------------------------------------------------------------|
+//! | device  | Its listeners; everything goes to the ingresses, under the user's name                             |
+//! | ingress | Takes devices by the pattern of their certificates; asks the policies; sends on by name             |
+//! | relay   | Takes the nodes that send here by their certificates; asks the policies; sends on by name            |
+//! | end     | The same, and dials the servers                                                                     |
+//!
+//! A node that can be reached refuses certificates of the overlay that no rule here sends to it: they would be users under
+//! the names of their certificates, whom rules for users do not mean.
+//!
+//! Begin reading in `plan.rs`, and then in `proxy.rs`.
+
+mod compiler;
+mod detour;
+mod device;
+mod draft;
+mod peers;
+mod plan;
+mod policy;
+mod proof;
+mod proxy;
+mod reads;
+mod routes;
+mod source_map;
+mod upstreams;
+
+pub use compiler::{Compiled, Compiler, Recipient, compile};
+pub use proof::VARIABLES;
+pub use reads::Reads;
+pub use source_map::{SourceField, SourceMap};
+
+#[cfg(test)]
+mod tests;

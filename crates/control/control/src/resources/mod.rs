@@ -22,7 +22,7 @@ mod tree;
 pub use check::check;
 pub use expose::{BadExposure, Exposure, expose};
 pub use finding::{Finding, Findings};
-pub(crate) use graph::Graph;
+pub(crate) use graph::{Graph, NextHop, Ways};
 pub use key::{BadKey, DEFAULT_TENANT, Key, Kind};
 pub use origin::Origin;
 pub use read::{Source, read};

@@ -5,7 +5,8 @@ use hermes_config::model::{Match, Retry, Timeouts};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Exchanges that go another way than their name says: through certain nodes, or to another service. Routes come before names.
+/// Exchanges that go another way from the ingresses than their name says: through certain nodes, or to another service. Routes come
+/// before names.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteSpec {
@@ -19,7 +20,7 @@ pub struct RouteSpec {
     /// The service that they go to.
     #[schemars(with = "String")]
     pub to: Name,
-    /// When a failed attempt is followed by another, at each node on the way. Default: as in a node's `routes`.
+    /// When a failed attempt of an ingress is followed by another. Default: as in a node's `routes`.
     #[serde(default)]
     pub retry: Option<Retry>,
     /// Time-outs at each node on the way. Default: as in a node's `routes`.

@@ -1,0 +1,167 @@
+//! Trees become documents.
+
+use std::collections::BTreeSet;
+
+use hermes_api::{Hash, Name, canonical};
+use hermes_config::Problem;
+use serde_json::Value as Json;
+
+use super::draft::Draft;
+use super::plan::Plan;
+use super::proof::prove;
+use super::{Reads, SourceMap, device, proxy};
+use crate::resources::{Findings, Key, Kind, Tree, check};
+
+/// Whom a document is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Recipient {
+    /// A node with a resource.
+    Node(Name),
+    /// Every device of a user that has none.
+    Devices,
+}
+
+/// The document of a node, and where it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compiled {
+    /// The document, with variables; its blob is the canonical JSON.
+    pub document: Json,
+    /// The resource and field that each part comes from.
+    pub places: SourceMap,
+    /// The resources that it depends on.
+    pub reads: Reads,
+}
+
+impl Compiled {
+    /// The document's blob.
+    pub fn blob(&self) -> Vec<u8> {
+        canonical(&self.document)
+    }
+
+    /// The name of its blob.
+    pub fn hash(&self) -> Hash {
+        Hash::of(&self.blob())
+    }
+
+    /// Judges the document as a node would; returns warnings about parts without effect.
+    ///
+    /// # Errors
+    /// A node would refuse it: with resource, field, file and line.
+    pub fn prove(&self, tree: &Tree) -> Result<Findings, Findings> {
+        let proof = prove(&self.document);
+        let found = |problems: Vec<Problem>| {
+            let findings = problems.into_iter();
+            Findings(
+                findings
+                    .map(|problem| self.places.finding(tree, problem))
+                    .collect(),
+            )
+        };
+        found(proof.mistakes).or(found(proof.warnings))
+    }
+}
+
+/// A tree that was checked, ready to make documents.
+pub struct Compiler<'t>(Plan<'t>);
+
+impl<'t> Compiler<'t> {
+    /// Checks a tree as a whole; `domain` is the trust domain of an overlay that names none.
+    ///
+    /// # Errors
+    /// Everything that does not fit together.
+    pub fn new(tree: &'t Tree, domain: &str) -> Result<Self, Findings> {
+        check(tree)?;
+        let own = tree
+            .overlay()
+            .and_then(|(_, overlay)| overlay.trust_domain.clone());
+        let domain = own.unwrap_or_else(|| domain.to_owned());
+        Plan::new(tree, domain).map(Self)
+    }
+
+    /// All that a document can be made for, in their order: nodes with a resource, and devices where they can enter.
+    pub fn recipients(&self) -> BTreeSet<Recipient> {
+        let nodes = self.0.tree.of_kind(Kind::Node);
+        let mut recipients: BTreeSet<_> = nodes
+            .map(|resource| Recipient::Node(resource.key().name.clone()))
+            .collect();
+        if self.0.graph.nodes().any(|(_, node)| node.ingress) {
+            recipients.insert(Recipient::Devices);
+        }
+        recipients
+    }
+
+    /// Makes a document.
+    ///
+    /// # Errors
+    /// There is no such node, or devices cannot enter the overlay.
+    pub fn document(&self, recipient: &Recipient) -> Result<Compiled, Findings> {
+        let plan = &self.0;
+        let of_device =
+            |own| device::document(plan, own).map_err(|finding| Findings(vec![finding]));
+        match recipient {
+            Recipient::Devices => Ok(compiled(of_device(None)?, of_devices())),
+            Recipient::Node(name) => {
+                let node = plan.tree.node(name).ok_or_else(|| unknown(name))?;
+                let key = Key::new(Kind::Node, name.clone());
+                if node.is_device() {
+                    let mut reads = of_devices();
+                    reads.keys.insert(key);
+                    return Ok(compiled(of_device(Some((name, node)))?, reads));
+                }
+                let draft = proxy::document(plan, name, node);
+                let reads = of_proxy(key, &draft);
+                Ok(compiled(draft, reads))
+            }
+        }
+    }
+}
+
+fn unknown(name: &Name) -> Findings {
+    let problem = Problem::new("", format!("there is no node `{name}`"));
+    Findings(vec![problem.into()])
+}
+
+fn compiled(draft: Draft, reads: Reads) -> Compiled {
+    let (document, places) = draft.finish();
+    Compiled {
+        document,
+        places,
+        reads,
+    }
+}
+
+/// Devices depend on the ingresses alone: who they are is known only by looking at all nodes.
+fn of_devices() -> Reads {
+    Reads {
+        kinds: BTreeSet::from([Kind::Overlay, Kind::Node]),
+        ..Reads::default()
+    }
+}
+
+fn of_proxy(key: Key, draft: &Draft) -> Reads {
+    let groups = draft.groups.iter().filter_map(|group| group.parse().ok());
+    let groups = groups.map(|name| Key::new(Kind::Group, name));
+    Reads {
+        keys: groups.chain([key]).collect(),
+        kinds: BTreeSet::from([
+            Kind::Overlay,
+            Kind::Node,
+            Kind::Link,
+            Kind::Service,
+            Kind::Name,
+            Kind::Route,
+            Kind::User,
+            Kind::Policy,
+        ]),
+    }
+}
+
+/// The document of one recipient, judged as a node would; `domain` is the trust domain of an overlay that names none.
+///
+/// # Errors
+/// Everything that is wrong with the tree as a whole, or with this document.
+pub fn compile(tree: &Tree, recipient: &Recipient, domain: &str) -> Result<Compiled, Findings> {
+    let compiled = Compiler::new(tree, domain)?.document(recipient)?;
+    compiled.prove(tree)?;
+    Ok(compiled)
+}

@@ -1,0 +1,194 @@
+//! A tree as documents need it: which node sends to which, on the way to which service.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hermes_api::Name;
+use hermes_config::model::{HostMatch, TargetMatch};
+
+use super::detour::{Detour, Step};
+use crate::resources::{
+    Findings, Graph, Key, Kind, NameSpec, Resource, ServiceSpec, Spec, Tree, Ways,
+};
+
+/// A tree, seen as a whole.
+pub(super) struct Plan<'t> {
+    pub(super) tree: &'t Tree,
+    pub(super) graph: Graph<'t>,
+    /// The domain of certificates.
+    pub(super) domain: String,
+    services: BTreeMap<&'t Name, ServicePlan<'t>>,
+    /// In the order in which nodes ask for them.
+    pub(super) names: Vec<NamePlan<'t>>,
+    pub(super) detours: Vec<Detour<'t>>,
+    /// The nodes that send to each node.
+    senders: BTreeMap<&'t Name, BTreeSet<&'t Name>>,
+}
+
+/// A service, and the ways to it.
+pub(super) struct ServicePlan<'t> {
+    pub(super) key: &'t Key,
+    pub(super) resource: &'t Resource,
+    pub(super) spec: &'t ServiceSpec,
+    pub(super) ways: Ways<'t>,
+    /// Nodes on the ways from those where exchanges enter; none where no name leads to it.
+    passed: BTreeSet<&'t Name>,
+}
+
+/// What users ask for.
+pub(super) struct NamePlan<'t> {
+    pub(super) key: &'t Key,
+    pub(super) resource: &'t Resource,
+    pub(super) spec: &'t NameSpec,
+    /// As the document has them.
+    pub(super) targets: Vec<TargetMatch>,
+}
+
+impl<'t> Plan<'t> {
+    /// Looks at a tree that was checked.
+    ///
+    /// # Errors
+    /// Detours that lead nowhere, or turn in a circle.
+    pub(super) fn new(tree: &'t Tree, domain: String) -> Result<Self, Findings> {
+        let mut plan = Self {
+            tree,
+            graph: Graph::new(tree),
+            domain,
+            services: BTreeMap::new(),
+            names: names(tree),
+            detours: Vec::new(),
+            senders: BTreeMap::new(),
+        };
+        plan.services = plan.find_services();
+
+        let mut findings = Findings::default();
+        for resource in tree.of_kind(Kind::Route) {
+            match Detour::new(&plan, resource) {
+                Ok(detour) => plan.detours.extend(detour),
+                Err(finding) => findings.extend([*finding]),
+            }
+        }
+        plan.senders = plan.find_senders();
+        findings.or(plan)
+    }
+
+    /// The nodes where exchanges enter the overlay.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &'t Name> {
+        let entries = self.graph.nodes().filter(|(_, node)| node.is_entry());
+        entries.map(|(name, _)| name)
+    }
+
+    /// The service of this name.
+    pub(super) fn service(&self, name: &Name) -> Option<&ServicePlan<'t>> {
+        self.services.get(name)
+    }
+
+    /// The nodes that send to this one.
+    pub(super) fn senders(&self, node: &Name) -> impl Iterator<Item = &'t Name> {
+        self.senders.get(node).into_iter().flatten().copied()
+    }
+
+    /// The names that a node has to know.
+    pub(super) fn names_at(
+        &self,
+        node: &Name,
+    ) -> impl Iterator<Item = (&NamePlan<'t>, &ServicePlan<'t>)> {
+        self.names.iter().filter_map(move |name| {
+            let service = self.service(&name.spec.service)?;
+            service.passed.contains(node).then_some((name, service))
+        })
+    }
+
+    fn find_services(&self) -> BTreeMap<&'t Name, ServicePlan<'t>> {
+        let named: BTreeSet<&Name> = self.names.iter().map(|name| &name.spec.service).collect();
+        let services = self.tree.of_kind(Kind::Service).filter_map(|resource| {
+            let Spec::Service(spec) = resource.spec() else {
+                return None;
+            };
+            let key = resource.key();
+            let ways = self.graph.ways(&goals(spec));
+            let passed = match named.contains(&key.name) {
+                true => ways.passed(self.entries()),
+                false => BTreeSet::new(),
+            };
+            let service = ServicePlan {
+                key,
+                resource,
+                spec,
+                ways,
+                passed,
+            };
+            Some((&key.name, service))
+        });
+        services.collect()
+    }
+
+    fn find_senders(&self) -> BTreeMap<&'t Name, BTreeSet<&'t Name>> {
+        let mut senders: BTreeMap<&'t Name, BTreeSet<&'t Name>> = BTreeMap::new();
+        let mut add = |from: &'t Name, to: &'t Name| {
+            senders.entry(to).or_default().insert(from);
+        };
+        for service in self.services.values() {
+            for from in &service.passed {
+                service
+                    .ways
+                    .hops(from)
+                    .iter()
+                    .for_each(|hop| add(from, hop.node));
+            }
+        }
+        for detour in &self.detours {
+            for (from, step) in &detour.steps {
+                if let Step::Forward(hops) = step {
+                    hops.iter().for_each(|hop| add(from, hop.node));
+                }
+            }
+        }
+        senders
+    }
+}
+
+/// The nodes of a service, each with the weight of its servers.
+pub(super) fn goals(service: &ServiceSpec) -> BTreeMap<&Name, u32> {
+    let mut goals: BTreeMap<&Name, u32> = BTreeMap::new();
+    for end in &service.at {
+        let weight = goals.entry(&end.node).or_default();
+        *weight = weight.saturating_add(end.weight());
+    }
+    goals
+}
+
+/// All names, the narrower ones first: the first route that matches decides.
+fn names(tree: &Tree) -> Vec<NamePlan<'_>> {
+    let names = tree.of_kind(Kind::Name).filter_map(|resource| {
+        let Spec::Name(spec) = resource.spec() else {
+            return None;
+        };
+        let key = resource.key();
+        let own = || key.name.as_str().parse().ok().into_iter().collect();
+        let written = spec.name.as_ref().map(|names| names.0.clone());
+        Some(NamePlan {
+            key,
+            resource,
+            spec,
+            targets: written.unwrap_or_else(own),
+        })
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort_by_cached_key(|name| {
+        let widest = name.targets.iter().map(breadth).max();
+        (widest, name.spec.users.is_none())
+    });
+    names
+}
+
+/// How much a target takes: first the kind of its condition, then how short it is, then whether it takes every port.
+fn breadth(target: &TargetMatch) -> (u8, usize, bool) {
+    let (kind, length) = match &target.host {
+        HostMatch::Exact(host) => (0, host.len()),
+        HostMatch::Net(net) => (1, net.prefix_len().into()),
+        HostMatch::Suffix(suffix) if suffix.is_empty() => (4, 0),
+        HostMatch::Suffix(suffix) => (2, suffix.len()),
+        HostMatch::Regex(_) | HostMatch::Service(_) => (3, 0),
+    };
+    (kind, usize::MAX - length, target.port.is_none())
+}

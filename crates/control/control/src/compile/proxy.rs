@@ -1,0 +1,80 @@
+//! The document of a proxy.
+
+use hermes_api::Name;
+use serde_json::{Value as Json, json};
+
+use super::draft::Draft;
+use super::plan::Plan;
+use super::source_map::SourceField;
+use super::{peers, policy, routes, upstreams};
+use crate::resources::{Key, Kind, NodeSpec, Spec};
+
+/// The listener that other nodes and devices connect to.
+pub(super) const OVERLAY: &str = "overlay";
+
+/// The document of a node that is no device.
+pub(super) fn document(plan: &Plan<'_>, name: &Name, node: &NodeSpec) -> Draft {
+    let key = Key::new(Kind::Node, name.clone());
+    let mut draft = Draft::new(name.as_str(), Some(SourceField::made(&key, "spec")));
+    if let Some(zone) = &node.zone {
+        let source = SourceField::copied(&key, "spec.zone");
+        draft.set("zone", zone.as_str().into(), Some(source));
+    }
+
+    listeners(&key, node, &mut draft);
+    peers::add(plan, name, &mut draft);
+    if node.is_entry() {
+        users(plan, &mut draft);
+    }
+    routes::add(plan, name, &mut draft);
+    policy::add(plan, name, &mut draft);
+    groups(plan, &mut draft);
+    draft
+}
+
+fn listeners(key: &Key, node: &NodeSpec, draft: &mut Draft) {
+    if let Some(listen) = &node.listen {
+        let tls = upstreams::tls("client_ca_file");
+        let overlay = json!({ "http": listen.to_string(), "auth": "mtls", "tls": tls });
+        let source = SourceField::made(key, "spec.listen");
+        draft.entry("listeners", OVERLAY, overlay, Some(source));
+    }
+    own_listeners(key, node, draft);
+}
+
+/// The listeners that the resource of a node has.
+pub(super) fn own_listeners(key: &Key, node: &NodeSpec, draft: &mut Draft) {
+    for (name, listener) in &node.listeners {
+        let source = SourceField::copied(key, hermes_config::child("spec.listeners", name));
+        draft.entry("listeners", name, listener.clone(), Some(source));
+    }
+}
+
+/// Users with several names are known under one where they enter; from there on they have it.
+fn users(plan: &Plan<'_>, draft: &mut Draft) {
+    for resource in plan.tree.of_kind(Kind::User) {
+        let Spec::User(user) = resource.spec() else {
+            continue;
+        };
+        if !user.names.is_empty() {
+            let key = resource.key();
+            let source = SourceField::copied(key, "spec.names");
+            draft.entry("users", key.name.as_str(), json!(user.names), Some(source));
+        }
+    }
+}
+
+/// The groups that the document names so far.
+fn groups(plan: &Plan<'_>, draft: &mut Draft) {
+    let named: Vec<String> = draft.groups.iter().cloned().collect();
+    for group in named {
+        let Ok(name) = group.parse() else { continue };
+        let key = Key::new(Kind::Group, name);
+        let Some(resource) = plan.tree.resource(&key) else {
+            continue;
+        };
+        let members: Json = resource.written()["members"].clone();
+        let source = SourceField::copied(&key, "spec.members");
+        draft.entry("groups", &group, members, Some(source));
+    }
+}
