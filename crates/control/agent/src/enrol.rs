@@ -1,5 +1,7 @@
 //! Becoming a member of an overlay, and staying one.
 
+use std::net::SocketAddr;
+
 use hermes_api::{Hash, JoinAnswer, JoinRequest, Name, RenewRequest, Token, methods};
 use http::uri::PathAndQuery;
 use rcgen::{CertificateParams, KeyPair};
@@ -29,7 +31,18 @@ pub enum NotJoined {
     Answer(String),
 }
 
-/// Joins the overlay of a token, as a node of this name or of one that the controller chooses. With the same folder it may be repeated.
+/// How a node joins.
+#[derive(Debug, Clone, Copy)]
+pub struct JoinOptions<'a> {
+    /// The name that it would have; the controller may choose another one.
+    pub name: Option<&'a Name>,
+    /// SHA-256 of its program.
+    pub binary: Hash,
+    /// Where programs of this machine speak to it, if not where all devices of the overlay listen.
+    pub web: Option<SocketAddr>,
+}
+
+/// Joins the overlay of a token. With the same folder it may be repeated.
 ///
 /// # Errors
 /// The controller cannot be reached or refuses, or the folder cannot be written.
@@ -37,21 +50,23 @@ pub async fn join(
     state: &State,
     url: &ControllerUrl,
     token: &Token,
-    name: Option<&Name>,
-    binary: Hash,
+    options: JoinOptions<'_>,
 ) -> Result<Membership, NotJoined> {
     let request = JoinRequest {
         token_id: token.id.clone(),
         token_secret: token.secret.clone(),
-        name: name.map(Name::to_string).unwrap_or_default(),
+        name: options.name.map(Name::to_string).unwrap_or_default(),
         request: certificate_request(&state.key()?)?,
-        binary: binary.as_bytes().to_vec(),
+        binary: options.binary.as_bytes().to_vec(),
     };
     let trusted = Trusted::Pin(token.authority);
     let connection = Connection::open(url, &trusted, None).await?;
     let answer: JoinAnswer = ask(connection, methods::JOIN, request).await?;
 
-    let membership = Membership::of(&answer, url.to_string()).map_err(NotJoined::Answer)?;
+    let membership = Membership {
+        web: options.web,
+        ..Membership::of(&answer, url.to_string()).map_err(NotJoined::Answer)?
+    };
     state.keep_authorities(&answer.authorities)?;
     state.keep_membership(&membership, &answer.certificates)?;
     Ok(membership)
@@ -67,8 +82,10 @@ pub async fn renew(state: &State, membership: &Membership) -> Result<(), NotJoin
         request: certificate_request(&state.key()?)?,
     };
     let answer: JoinAnswer = ask(connection, methods::RENEW, request).await?;
-    let renewed =
-        Membership::of(&answer, membership.controller.clone()).map_err(NotJoined::Answer)?;
+    let renewed = Membership {
+        web: membership.web,
+        ..Membership::of(&answer, membership.controller.clone()).map_err(NotJoined::Answer)?
+    };
     if renewed.node != membership.node || renewed.overlay != membership.overlay {
         return Err(NotJoined::Answer("it is for another node".to_owned()));
     }

@@ -1,5 +1,7 @@
 //! Who a node is, as it was told when it joined.
 
+use std::net::SocketAddr;
+
 use hermes_api::{BadStatement, JoinAnswer, Name, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,9 @@ pub struct Membership {
     pub statement_key: String,
     /// The controller, as `https://hub:7443`.
     pub controller: String,
+    /// Where programs of this machine speak to it, instead of where devices of the overlay listen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web: Option<SocketAddr>,
 }
 
 impl Membership {
@@ -39,6 +44,7 @@ impl Membership {
             user: user.map(|user| name(user)).transpose()?,
             statement_key: answer.statement_key.clone(),
             controller,
+            web: None,
         })
     }
 

@@ -240,6 +240,7 @@ impl State {
             "HERMES_IDENTITY" => Some(self.folder.to_string_lossy().into_owned()),
             "HERMES_AUTHORITIES" => part(parts::AUTHORITIES),
             "HERMES_REVOKED" => part(parts::REVOKED),
+            "HERMES_WEB" => membership.web.map(|address| address.to_string()),
             "HERMES_CONTROLLER" => {
                 let url: crate::ControllerUrl = membership.controller.parse().ok()?;
                 Some(url.host)

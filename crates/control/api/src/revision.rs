@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The number of a state of the overlay.
 ///
 /// Ordered by epoch, then by number. A restored backup begins a new epoch, so that its numbers are newer than all that nodes have
 /// seen. Written as `42` in the first epoch, and as `2.42` in later ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Revision {
     /// How often the store was restored, and 1.
     pub epoch: u64,
@@ -57,6 +57,19 @@ impl FromStr for Revision {
         };
         let number = number.parse().map_err(|_| BadRevision)?;
         Ok(Self { epoch, number })
+    }
+}
+
+impl Serialize for Revision {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Revision {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

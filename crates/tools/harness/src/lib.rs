@@ -42,6 +42,7 @@ pub mod nginx;
 pub mod node;
 pub mod opa;
 pub mod origins;
+pub mod overlay;
 pub mod passed;
 pub mod peak;
 pub mod pebble;

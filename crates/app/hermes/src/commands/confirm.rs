@@ -1,16 +1,23 @@
 //! `hermes confirm`: the configuration that was given with `--confirm` stays.
 
 use clap::Args;
+use hermes_api::Revision;
 use hermes_observe::admin::Confirmation;
 use http::Method;
 
 use crate::admin::{self, Named};
+use super::overlay::ask::ControllerSocket;
 use crate::failure::Failure;
 use crate::output::Output;
 
 /// Arguments of `hermes confirm`.
 #[derive(Debug, Args)]
 pub struct Confirm {
+    /// The change of the overlay that was applied with --confirm, not one node's.
+    #[arg(long, conflicts_with_all = ["name", "admin", "node"])]
+    overlay: bool,
+    #[command(flatten)]
+    controller: ControllerSocket,
     #[command(flatten)]
     node: Named,
 }
@@ -20,6 +27,9 @@ pub struct Confirm {
 /// # Errors
 /// When the node cannot be reached, or has returned to an earlier configuration already.
 pub async fn run(confirm: &Confirm, output: Output) -> Result<(), Failure> {
+    if confirm.overlay {
+        return of_overlay(&confirm.controller, output).await;
+    }
     let socket = confirm.node.socket()?;
     let (status, answer) = admin::call(&socket, Method::POST, "/confirm", "").await?;
 
@@ -34,6 +44,17 @@ pub async fn run(confirm: &Confirm, output: Output) -> Result<(), Failure> {
         _ => return Err(Failure::failed(admin::refusal("/confirm", status, &answer))),
     }
 
+    Ok(())
+}
+
+async fn of_overlay(controller: &ControllerSocket, output: Output) -> Result<(), Failure> {
+    let answer = controller.post("/confirm", &()).await?;
+    if output.json {
+        output.value(&answer);
+    } else {
+        let revision: Revision = admin::typed(answer["revision"].clone())?;
+        output.line(format_args!("revision {revision} is confirmed"));
+    }
     Ok(())
 }
 

@@ -1,8 +1,11 @@
 //! `hermes rollback`: back to the configuration before.
 
 use clap::Args;
+use hermes_api::Revision;
 use http::Method;
 
+use super::overlay::ask::ControllerSocket;
+use super::overlay::changes;
 use super::reload::ChangeAnswer;
 use crate::admin::{self, Named};
 use crate::failure::Failure;
@@ -11,6 +14,14 @@ use crate::output::Output;
 /// Arguments of `hermes rollback`.
 #[derive(Debug, Args)]
 pub struct Rollback {
+    /// The state of the overlay, not one node's configuration.
+    #[arg(long, conflicts_with_all = ["name", "admin", "node"])]
+    overlay: bool,
+    /// The revision to return to, as `hermes history` lists it. Default: the one before.
+    #[arg(long, value_name = "REVISION", requires = "overlay")]
+    to: Option<Revision>,
+    #[command(flatten)]
+    controller: ControllerSocket,
     #[command(flatten)]
     node: Named,
 }
@@ -20,6 +31,9 @@ pub struct Rollback {
 /// # Errors
 /// When the node cannot be reached, there is no configuration before, or it does not hold any more.
 pub async fn run(rollback: &Rollback, output: Output) -> Result<(), Failure> {
+    if rollback.overlay {
+        return changes::roll_back(&rollback.controller, rollback.to, output).await;
+    }
     let socket = rollback.node.socket()?;
     let (status, answer) = admin::call(&socket, Method::POST, "/rollback", "").await?;
     if let (409, Some(reason)) = (status, answer["error"].as_str()) {

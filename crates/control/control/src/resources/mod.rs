@@ -31,7 +31,7 @@ pub use specs::{
     GroupSpec, Guards, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RolloutPlan,
     RouteSpec, ServiceEnd, ServiceSpec, UserSpec,
 };
-pub use tree::Tree;
+pub use tree::{Tree, TreeFull};
 
 #[cfg(test)]
 mod tests;

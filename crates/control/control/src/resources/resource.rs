@@ -155,6 +155,14 @@ impl Resource {
         self.json["metadata"]["labels"].get(name)?.as_str()
     }
 
+    /// The same resource with another word about it.
+    #[must_use]
+    pub fn labelled(&self, label: &str, value: &str) -> Self {
+        let mut labelled = self.clone();
+        labelled.json["metadata"]["labels"][label] = value.into();
+        labelled
+    }
+
     /// The whole as JSON, with the keys that its author wrote.
     pub fn to_json(&self) -> &Json {
         &self.json

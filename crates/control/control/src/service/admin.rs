@@ -1,12 +1,13 @@
 //! The requests of operators on this machine: JSON over a Unix socket that only the controller's user can open.
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_api::{Name, Revision};
-use hermes_config::{Problem, Problems};
+use hermes_config::Problem;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -21,8 +22,7 @@ use tokio::sync::Semaphore;
 
 use super::{Changed, Controller, How, NotChanged, fleet};
 use crate::authority::{Revoked, TokenRequest};
-use crate::compile;
-use crate::resources::{self, Key, Resource, Tree};
+use crate::resources::{self, Exposure, Finding, Findings, Key, Origin, Resource, Source, Tree};
 
 /// Bytes of the largest request: an overlay of a hundred thousand resources.
 #[doc(alias = "bound")]
@@ -82,7 +82,7 @@ pub struct Expose {
     /// The node beside it.
     pub node: Name,
     /// Users who may reach it.
-    pub to: Vec<Name>,
+    pub to: Vec<String>,
     /// How.
     #[serde(default)]
     pub how: How,
@@ -174,7 +174,7 @@ async fn one(controller: Arc<Controller>, stream: UnixStream) {
 struct Failed {
     status: StatusCode,
     reason: String,
-    problems: Vec<Problem>,
+    findings: Findings,
 }
 
 impl Failed {
@@ -182,7 +182,7 @@ impl Failed {
         Self {
             status,
             reason: reason.into(),
-            problems: Vec::new(),
+            findings: Findings::default(),
         }
     }
 }
@@ -190,8 +190,8 @@ impl Failed {
 impl From<NotChanged> for Failed {
     fn from(error: NotChanged) -> Self {
         match error {
-            NotChanged::Invalid(Problems(problems)) => Self {
-                problems,
+            NotChanged::Invalid(findings) => Self {
+                findings,
                 ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the resources are not valid")
             },
             NotChanged::Conflict(reason) => Self::new(StatusCode::CONFLICT, reason),
@@ -212,7 +212,7 @@ async fn answer(controller: Arc<Controller>, request: Request<Incoming>) -> Resp
     match answered {
         Ok(value) => shown(StatusCode::OK, &value),
         Err(failed) => {
-            let value = json!({ "error": failed.reason, "problems": failed.problems });
+            let value = json!({ "error": failed.reason, "problems": failed.findings });
             shown(failed.status, &value)
         }
     }
@@ -296,24 +296,22 @@ fn typed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failed> {
 
 impl Controller {
     fn apply(&self, asked: &Apply) -> Result<Value, Failed> {
-        let mut read = Vec::new();
-        let mut problems = Vec::new();
-        for file in &asked.files {
-            match resources::read(&file.name, &file.text) {
-                Ok(found) => read.extend(found),
-                Err(Problems(found)) => problems.extend(found),
-            }
-        }
-        if !problems.is_empty() {
-            return Err(NotChanged::Invalid(Problems(problems)).into());
-        }
+        let sources: Vec<_> = asked.files.iter().map(File::source).collect();
+        let read = resources::read(&sources).map_err(NotChanged::Invalid)?;
         let changed = self.change(&asked.how, &|tree| {
             let mut next = tree.clone();
             if let Some(set) = &asked.set {
-                next.prune(set, &read);
+                prune(&mut next, set, &read);
             }
-            next.extend(read.iter().cloned(), asked.set.as_ref());
-            next.check()?;
+            for resource in read.resources() {
+                let resource = match &asked.set {
+                    Some(set) => resource.labelled(SET, set.as_str()),
+                    None => resource.clone(),
+                };
+                let origin = read.origin(resource.key()).cloned();
+                insert(&mut next, resource, origin)?;
+            }
+            resources::check(&next)?;
             Ok(next)
         })?;
         Ok(json!(changed))
@@ -322,14 +320,14 @@ impl Controller {
     fn delete(&self, asked: &Delete) -> Result<Value, Failed> {
         let changed = self.change(&asked.how, &|tree| {
             let mut next = tree.clone();
-            let missing = asked.keys.iter().filter(|key| next.remove(key).is_none());
-            let missing: Vec<_> = missing
-                .map(|key| Problem::new("", format!("there is no {key}")))
-                .collect();
-            if !missing.is_empty() {
-                return Err(Problems(missing));
+            let mut missing = Findings::default();
+            for key in &asked.keys {
+                if !next.remove(key) {
+                    missing.extend([Finding::from(Problem::new("", format!("there is no {key}")))]);
+                }
             }
-            next.check()?;
+            missing.or(())?;
+            resources::check(&next)?;
             Ok(next)
         })?;
         Ok(json!(changed))
@@ -342,31 +340,41 @@ impl Controller {
     pub fn add(&self, made: &[Resource], how: &How) -> Result<Changed, NotChanged> {
         self.change(how, &|tree| {
             let mut next = tree.clone();
-            next.extend(made.iter().cloned(), None);
-            next.check()?;
+            for resource in made {
+                insert(&mut next, resource.clone(), None)?;
+            }
+            resources::check(&next)?;
             Ok(next)
         })
     }
 
     fn expose(&self, asked: &Expose) -> Result<Value, Failed> {
-        let made = compile::expose(&asked.name, &asked.node, &asked.address, &asked.to);
+        let made = resources::expose(&Exposure {
+            name: &asked.name,
+            node: &asked.node,
+            address: &asked.address,
+            to: &asked.to,
+        });
+        let made = made.map_err(|bad| Failed::new(StatusCode::BAD_REQUEST, bad.to_string()))?;
         let changed = self.add(&made, &asked.how)?;
-        Ok(json!({ "changed": changed, "resources": resources::format(&made) }))
+        Ok(json!({ "changed": changed, "resources": yaml(made.iter()) }))
     }
 
     /// Resources as YAML: all, or those whose keys begin with the text.
     fn resources(&self, begins: &str) -> Result<Value, Failed> {
-        let tree: Arc<Tree> = self.in_force.lock().tree.clone();
-        let chosen = tree.iter().filter(|(key, _)| key.to_string().starts_with(begins));
-        let chosen: Vec<_> = chosen.map(|(_, resource)| resource.clone()).collect();
-        let revision = self.in_force.lock().published.revision;
-        Ok(json!({ "revision": revision, "yaml": resources::format(&chosen) }))
+        let in_force = self.in_force.lock();
+        let tree: Arc<Tree> = in_force.tree.clone();
+        let revision = in_force.published.revision;
+        drop(in_force);
+        let chosen = tree.resources();
+        let chosen = chosen.filter(|resource| resource.key().to_string().starts_with(begins));
+        Ok(json!({ "revision": revision, "yaml": yaml(chosen) }))
     }
 
     fn states(&self) -> Result<Value, String> {
         /// States that a request lists.
         const LISTED: usize = 100;
-        let listed = self.history.list(LISTED, None);
+        let listed = self.history.list(LISTED);
         Ok(json!(listed.map_err(|error| error.to_string())?))
     }
 
@@ -382,6 +390,39 @@ impl Controller {
             view(&member.node, member.user.as_ref(), member.expires, record)
         });
         Ok(views.collect())
+    }
+}
+
+/// The label of resources that were applied as a set.
+const SET: &str = "set";
+
+/// Removes the resources of a set that are not among those that were read.
+fn prune(tree: &mut Tree, set: &Name, read: &Tree) {
+    let of_set = tree.resources().filter(|resource| resource.label(SET) == Some(set.as_str()));
+    let keys = of_set.map(Resource::key).filter(|key| read.resource(key).is_none());
+    let keys: Vec<Key> = keys.cloned().collect();
+    for key in keys {
+        tree.remove(&key);
+    }
+}
+
+fn insert(tree: &mut Tree, resource: Resource, origin: Option<Origin>) -> Result<(), Findings> {
+    let full = |error: resources::TreeFull| Findings(vec![Problem::new("", error.to_string()).into()]);
+    tree.insert(resource, origin).map_err(full)
+}
+
+/// Resources as a file of several documents.
+fn yaml<'a>(resources: impl Iterator<Item = &'a Resource>) -> String {
+    let documents: Vec<_> = resources.map(Resource::to_yaml).collect();
+    documents.join("---\n")
+}
+
+impl File {
+    fn source(&self) -> Source<'_> {
+        Source {
+            name: Path::new(&self.name),
+            text: &self.text,
+        }
     }
 }
 

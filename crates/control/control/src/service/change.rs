@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_api::{Name, Revision};
-use hermes_config::Problems;
 use hermes_net::clock::unix_seconds;
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +13,9 @@ use super::fleet::{self, Change};
 use super::published::{Document, Part, Published};
 use crate::authority::Authority;
 use crate::compile::{self, Recipient};
-use crate::resources::{Key, Tree};
+use crate::resources::{Findings, Key, Tree};
 use crate::rollout::{Event, Order, RankedNode, Wave, waves};
+use crate::store::StoreError;
 use crate::store::history::{Commit, History, NotCommitted};
 
 /// A change that takes away more than one resource in so many has to be forced: it is more often a mistake than meant.
@@ -24,6 +24,9 @@ const SHRINKS: usize = 10;
 /// The longest time to confirm a change, in seconds.
 #[doc(alias = "bound")]
 const LONGEST: u32 = 7 * 24 * 60 * 60;
+
+/// States among which the one before another is looked for.
+const STATES: usize = 1000;
 
 /// How a change is made.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -64,7 +67,7 @@ pub struct Changed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotChanged {
     /// The resources, or the documents made of them, are not valid.
-    Invalid(Problems),
+    Invalid(Findings),
     /// Another change came first, or still spreads.
     Conflict(String),
     /// It takes away too much to be meant.
@@ -76,7 +79,7 @@ pub enum NotChanged {
 impl std::fmt::Display for NotChanged {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Invalid(problems) => problems.fmt(out),
+            Self::Invalid(findings) => findings.fmt(out),
             Self::Conflict(reason) | Self::Guarded(reason) | Self::Store(reason) => out.write_str(reason),
         }
     }
@@ -118,12 +121,15 @@ struct Awaiting {
 impl InForce {
     /// The state of the store.
     pub(super) fn read(history: &History, authority: &Authority, now: u64) -> Result<Self, String> {
-        let head = history.head().map_err(|error| error.to_string())?;
-        let tree = history.tree(&head).map_err(|error| error.to_string())?;
+        let said = |error: StoreError| error.to_string();
+        let head = history.head().map_err(said)?;
+        let tree = head.as_ref().map(|head| history.tree(head)).transpose();
+        let tree = tree.map_err(said)?.unwrap_or_default();
+        let revision = head.map_or(Revision::FIRST, |head| head.revision);
         let documents = compiled(&tree, None, &BTreeSet::new())
-            .map_err(|problems| format!("revision {} cannot be compiled:\n{problems}", head.revision))?;
+            .map_err(|findings| format!("revision {revision} cannot be compiled:\n{findings}"))?;
         let published = Published {
-            revision: head.revision,
+            revision,
             documents,
             authorities: authorities(authority)?,
             revoked: revoked(authority, now)?,
@@ -160,9 +166,9 @@ fn compiled(
     tree: &Tree,
     before: Option<&Published>,
     changed: &BTreeSet<Key>,
-) -> Result<BTreeMap<Recipient, Arc<Document>>, Problems> {
+) -> Result<BTreeMap<Recipient, Arc<Document>>, Findings> {
     let mut documents = BTreeMap::new();
-    let mut problems = Vec::new();
+    let mut findings = Findings::default();
     for recipient in Recipient::all(tree) {
         let known = before.and_then(|before| before.document(&recipient));
         let known = known.filter(|known| !known.compiled.reads_any(changed));
@@ -175,14 +181,10 @@ fn compiled(
                 let part = Part::new(hermes_api::canonical(&compiled.document));
                 documents.insert(recipient, Arc::new(Document { part, compiled }));
             }
-            Err(found) => problems.extend(found.0),
+            Err(found) => findings.extend(found.0),
         }
     }
-    if problems.is_empty() {
-        Ok(documents)
-    } else {
-        Err(Problems(problems))
-    }
+    findings.or(documents)
 }
 
 impl Controller {
@@ -193,7 +195,7 @@ impl Controller {
     pub fn change(
         &self,
         how: &How,
-        edit: &dyn Fn(&Tree) -> Result<Tree, Problems>,
+        edit: &dyn Fn(&Tree) -> Result<Tree, Findings>,
     ) -> Result<Changed, NotChanged> {
         let mut in_force = self.in_force.lock();
         self.may_change(&in_force, how)?;
@@ -209,7 +211,7 @@ impl Controller {
             });
         }
 
-        self.commit(&tree, Some(in_force.published.revision), how)?;
+        self.commit(&tree, in_force.published.revision, how)?;
         let events = self.begin(&mut in_force, tree, next, &difference, how);
         drop(in_force);
         self.settle(events);
@@ -258,19 +260,18 @@ impl Controller {
         })
     }
 
-    fn commit(&self, tree: &Tree, expected: Option<Revision>, how: &How) -> Result<Revision, NotChanged> {
+    fn commit(&self, tree: &Tree, expected: Revision, how: &How) -> Result<Revision, NotChanged> {
         let commit = Commit {
             expected,
-            tree: tree.clone(),
-            author: how.author.clone(),
-            message: how.message.clone(),
+            tree,
+            author: &how.author,
+            message: &how.message,
             time: unix_seconds(),
         };
         self.history.commit(&commit).map_err(|error| match error {
-            NotCommitted::Moved { head } => NotChanged::Conflict(format!(
-                "another controller has made revision {}",
-                head.revision
-            )),
+            NotCommitted::Moved(head) => {
+                NotChanged::Conflict(format!("another controller has made revision {head}"))
+            }
             NotCommitted::Store(error) => NotChanged::Store(error.to_string()),
         })
     }
@@ -373,6 +374,15 @@ impl Controller {
         }));
     }
 
+    /// The tree of the state before a revision.
+    fn tree_before(&self, revision: Revision) -> Result<Tree, StoreError> {
+        let states = self.history.list(STATES)?;
+        let mut states = states.iter().skip_while(|state| state.revision != revision);
+        let before = states.nth(1);
+        let before = before.ok_or_else(|| StoreError(format!("no state before revision {revision} is kept")))?;
+        self.history.tree(before)
+    }
+
     /// Makes the state before the last change the one in force, as a new revision.
     fn go_back(&self, in_force: &mut InForce, message: &str) {
         let revision = in_force.published.revision;
@@ -382,13 +392,13 @@ impl Controller {
             message: message.to_owned(),
             ..How::default()
         };
-        let tree = self.history.tree_before(revision);
+        let tree = self.tree_before(revision);
         let tree = match tree {
             Ok(tree) => tree,
             Err(error) => return tracing::error!("the state before {revision} is lost: {error}"),
         };
         // The nodes have the documents of before, whatever becomes of the store.
-        if let Err(error) = self.commit(&tree, Some(revision), &how) {
+        if let Err(error) = self.commit(&tree, revision, &how) {
             tracing::error!("the store keeps revision {revision}, which the nodes have left: {error:?}");
         }
         match compiled(&tree, None, &BTreeSet::new()) {
@@ -403,7 +413,7 @@ impl Controller {
                 in_force.published = Arc::new(published);
                 self.fleet.lock().replace(in_force.published.clone());
             }
-            Err(problems) => tracing::error!("the state before {revision}:\n{problems}"),
+            Err(findings) => tracing::error!("the state before {revision}:\n{findings}"),
         }
     }
 
@@ -442,8 +452,8 @@ impl Controller {
     pub fn roll_back(&self, to: Option<Revision>, how: &How) -> Result<Changed, NotChanged> {
         let in_force = self.in_force.lock().published.revision;
         let tree = match to {
-            Some(revision) => self.history.tree_at(revision),
-            None => self.history.tree_before(in_force),
+            Some(revision) => self.history.at(revision).and_then(|state| self.history.tree(&state)),
+            None => self.tree_before(in_force),
         };
         let tree = tree.map_err(|error| NotChanged::Store(error.to_string()))?;
         self.change(how, &|_| Ok(tree.clone()))
@@ -477,7 +487,7 @@ impl Controller {
             ..How::default()
         };
         let tree = in_force.tree.clone();
-        self.commit(&tree, Some(before.revision), &how)
+        self.commit(&tree, before.revision, &how)
             .map_err(|error| format!("{error:?}"))?;
         let published = Published {
             revision: before.revision.next(),
@@ -503,14 +513,16 @@ struct Difference {
 impl Difference {
     fn between(before: &Tree, after: &Tree) -> Self {
         let mut difference = Self::default();
-        for (key, resource) in after.iter() {
-            match before.get(key) {
+        for resource in after.resources() {
+            let key = resource.key();
+            match before.resource(key) {
                 None => difference.added.push(key.clone()),
-                Some(known) if known.spec_hash() != resource.spec_hash() => difference.changed.push(key.clone()),
+                Some(known) if known != resource => difference.changed.push(key.clone()),
                 Some(_) => {}
             }
         }
-        let gone = before.iter().map(|(key, _)| key).filter(|key| after.get(key).is_none());
+        let keys = before.resources().map(crate::resources::Resource::key);
+        let gone = keys.filter(|key| after.resource(key).is_none());
         difference.removed = gone.cloned().collect();
         difference
     }
@@ -544,7 +556,8 @@ fn between(before: &Tree, after: &Tree, next: &Published, difference: &Differenc
     }
     let mut both = after.clone();
     for key in &difference.removed {
-        both.insert(key.clone(), before.get(key)?.clone());
+        let origin = before.origin(key).cloned();
+        both.insert(before.resource(key)?.clone(), origin).ok()?;
     }
     let documents = compiled(&both, None, &BTreeSet::new()).ok()?;
     Some(Published {

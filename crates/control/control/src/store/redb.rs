@@ -44,13 +44,8 @@ impl RedbStore {
             .map_err(failed)?;
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE);
-        let backend = FileBackend::new(file).map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => {
-                StoreError("another controller runs with this state".to_owned())
-            }
-            error => failed(error),
-        })?;
-        let mut database = builder.create_with_backend(backend).map_err(failed)?;
+        let backend = FileBackend::new(file).map_err(opened)?;
+        let mut database = builder.create_with_backend(backend).map_err(opened)?;
         // What was written and removed before takes room until now.
         database.compact().map_err(failed)?;
 
@@ -155,6 +150,15 @@ impl Store for RedbStore {
             hashes.push(Hash::try_from(hash.value()).map_err(failed)?);
         }
         Ok(hashes)
+    }
+}
+
+fn opened(error: DatabaseError) -> StoreError {
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => {
+            StoreError("another controller runs with this state".to_owned())
+        }
+        error => failed(error),
     }
 }
 

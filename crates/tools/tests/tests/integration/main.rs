@@ -40,6 +40,7 @@ mod local_ends;
 mod malformed;
 mod optional_auth;
 mod outlive;
+mod overlay;
 mod own_authority;
 mod pac;
 mod packets;

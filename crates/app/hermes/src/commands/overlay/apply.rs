@@ -120,9 +120,9 @@ pub struct Expose {
     /// The server, as its node reaches it.
     #[arg(value_name = "HOST:PORT")]
     address: String,
-    /// Users who may reach it.
+    /// Users who may reach it: names, group:NAME, or * for all.
     #[arg(long, required = true, value_name = "USER", value_delimiter = ',')]
-    to: Vec<Name>,
+    to: Vec<String>,
     /// The node beside it. Default: the controller's.
     #[arg(long)]
     node: Option<Name>,

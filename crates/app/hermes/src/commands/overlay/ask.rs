@@ -30,7 +30,7 @@ impl ControllerSocket {
     ///
     /// # Errors
     /// The controller cannot be reached, or refuses.
-    pub(super) async fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub async fn get(&self, path: &str) -> Result<Value, Failure> {
         self.call(Method::GET, path, "").await
     }
 
@@ -38,7 +38,7 @@ impl ControllerSocket {
     ///
     /// # Errors
     /// As for [`get`](Self::get).
-    pub(super) async fn post(&self, path: &str, asked: &impl Serialize) -> Result<Value, Failure> {
+    pub async fn post(&self, path: &str, asked: &impl Serialize) -> Result<Value, Failure> {
         let body = serde_json::to_string(asked)
             .map_err(|error| Failure::failed(format!("the request: {error}")))?;
         self.call(Method::POST, path, &body).await

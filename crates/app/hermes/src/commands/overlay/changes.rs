@@ -1,5 +1,7 @@
 //! Showing changes of an overlay, and waiting until they are in force.
 
+use hermes_api::Revision;
+use hermes_control::service::admin::RollBack;
 use hermes_control::service::{Changed, How, Outcome};
 use serde_json::Value;
 
@@ -73,4 +75,24 @@ pub(super) async fn follow(
             changed.revision, refusal.node, refusal.reason
         ))),
     }
+}
+
+/// Returns to an earlier state, as a new revision, and waits until it is in force.
+///
+/// # Errors
+/// The state is not kept, another change came first, or a node refused.
+pub async fn roll_back(
+    controller: &ControllerSocket,
+    to: Option<Revision>,
+    output: Output,
+) -> Result<(), Failure> {
+    let how = How {
+        message: match to {
+            Some(revision) => format!("return to revision {revision}"),
+            None => "return to the revision before".to_owned(),
+        },
+        ..how()
+    };
+    let answer = controller.post("/rollback", &RollBack { to, how }).await?;
+    follow(controller, answer, output).await
 }

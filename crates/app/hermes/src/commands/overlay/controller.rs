@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use hermes_agent::{ControllerUrl, Membership, State, enrol};
+use hermes_agent::enrol::{self, JoinOptions};
+use hermes_agent::{ControllerUrl, Membership, State};
 use hermes_api::Name;
 use hermes_control::authority::TokenRequest;
-use hermes_control::resources;
+use hermes_control::resources::Resource;
 use hermes_control::service::{About, Controller, How};
 use hermes_control::store::RedbStore;
+use serde_json::{Value, json};
 
 use super::{SOCKET, member};
 use crate::commands::run::Signals;
@@ -105,7 +107,7 @@ fn begin(controller: &Controller, arguments: &ControllerArguments) -> Result<(),
     if !controller.is_empty() {
         return Ok(());
     }
-    let made = resources::first(&arguments.overlay, arguments.node.as_ref(), &arguments.node_listen.to_string());
+    let made = first(arguments, &controller.about().url).map_err(Failure::failed)?;
     let how = How {
         author: "controller".to_owned(),
         message: "the overlay begins".to_owned(),
@@ -115,6 +117,28 @@ fn begin(controller: &Controller, arguments: &ControllerArguments) -> Result<(),
         .add(&made, &how)
         .map(drop)
         .map_err(|error| Failure::failed(error.to_string()))
+}
+
+fn first(arguments: &ControllerArguments, url: &str) -> Result<Vec<Resource>, String> {
+    let url: ControllerUrl = url.parse()?;
+    let reach = ControllerUrl {
+        port: arguments.node_listen.port(),
+        ..url
+    };
+    // Written as a URL's authority: with brackets around an address of IPv6.
+    let reach = reach.to_string().trim_start_matches("https://").to_owned();
+    let envelope = |kind: &str, name: &Name, spec: Value| {
+        let json = json!({ "apiVersion": "hermes/v1", "kind": kind, "metadata": { "name": name }, "spec": spec });
+        Resource::from_json(&json).map_err(|finding| finding.to_string())
+    };
+
+    let overlay = envelope("Overlay", &arguments.overlay, json!({}))?;
+    let Some(node) = &arguments.node else {
+        return Ok(vec![overlay]);
+    };
+    let listen = arguments.node_listen.to_string();
+    let spec = json!({ "listen": listen, "reach": [reach], "ingress": true });
+    Ok(vec![overlay, envelope("Node", node, spec)?])
 }
 
 /// Serves on a thread of its own, so that its work never delays the node of this process; returns the port of agents.
@@ -175,7 +199,17 @@ async fn own_membership(
         host: "127.0.0.1".to_owned(),
         port,
     };
-    let joined = enrol::join(state, &url, &token, Some(name), member::binary()?).await;
+    let joined = enrol::join(
+        state,
+        &url,
+        &token,
+        JoinOptions {
+            name: Some(name),
+            binary: member::binary()?,
+            web: None,
+        },
+    )
+    .await;
     joined.map_err(|error| Failure::failed(error.to_string()))
 }
 

@@ -1,9 +1,10 @@
 //! `hermes join URL --token TOKEN`: become a node of an overlay, and run as it.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use hermes_agent::enrol::{self, NotJoined};
+use hermes_agent::enrol::{self, JoinOptions, NotJoined};
 use hermes_agent::{ControllerUrl, Membership, State};
 use hermes_api::{Name, Token};
 
@@ -25,6 +26,9 @@ pub struct Join {
     /// The node's name. Default: this machine's, or one like it that is free.
     #[arg(long)]
     name: Option<Name>,
+    /// Where programs on this machine speak to a device. Default: where all devices of the overlay listen, 127.0.0.1:8080.
+    #[arg(long, value_name = "ADDRESS", requires = "token")]
+    web: Option<SocketAddr>,
     /// Where the node keeps its key and documents. Default: `node` in the folder for state.
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
@@ -82,7 +86,17 @@ async fn membership(join: &Join, state: &State, output: Output) -> Result<Member
         .remedy("name another --state"));
     }
     let name = join.name.clone().or_else(super::machine_name);
-    let joined = enrol::join(state, url, &token, name.as_ref(), member::binary()?).await;
+    let joined = enrol::join(
+        state,
+        url,
+        &token,
+        JoinOptions {
+            name: name.as_ref(),
+            binary: member::binary()?,
+            web: join.web,
+        },
+    )
+    .await;
     let membership = joined.map_err(not_joined)?;
     tell(&membership, state, output);
     Ok(membership)

@@ -1,8 +1,8 @@
 //! Overlays: their controllers, and the nodes that follow them.
 
 pub mod apply;
-mod ask;
-mod changes;
+pub mod ask;
+pub mod changes;
 pub mod controller;
 pub mod join;
 pub mod look;

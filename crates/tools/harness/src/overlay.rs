@@ -1,0 +1,251 @@
+//! An overlay with a controller: processes as an operator and users start them, each with a folder of its own.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::eventually::eventually;
+use crate::{free, program};
+
+/// A controller, which is the node `hub`, too.
+#[derive(Debug)]
+pub struct Hub {
+    folder: TempDir,
+    agents: SocketAddr,
+    exchanges: SocketAddr,
+    process: Option<Child>,
+}
+
+/// A member of an overlay in a process of its own.
+#[derive(Debug)]
+pub struct Joined {
+    folder: TempDir,
+    /// Where programs of a device speak to it.
+    pub web: SocketAddr,
+    arguments: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Hub {
+    /// Starts one, and waits until it answers.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start() -> Self {
+        let mut hub = Self {
+            folder: tempfile::tempdir().unwrap(),
+            agents: free::tcp(),
+            exchanges: free::tcp(),
+            process: None,
+        };
+        hub.run();
+        hub
+    }
+
+    /// Starts its process.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn run(&mut self) {
+        let url = self.url();
+        let arguments = [
+            "controller",
+            "--node",
+            "hub",
+            "--listen",
+            &self.agents.to_string(),
+            "--url",
+            &url,
+            "--node-listen",
+            &self.exchanges.to_string(),
+            "--state",
+            &self.state(),
+        ];
+        self.process = Some(spawn(self.folder.path(), &arguments.map(str::to_owned)));
+        eventually("the controller answers", || self.ask(&["nodes"]));
+        eventually("hub is in step", || self.node("hub").filter(in_step));
+    }
+
+    /// The controller as nodes reach it.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.agents)
+    }
+
+    /// Its folder for state.
+    pub fn state(&self) -> String {
+        self.folder.path().join("controller").display().to_string()
+    }
+
+    /// Runs a command for operators with `--json`; `None` if it fails.
+    pub fn ask(&self, arguments: &[&str]) -> Option<Value> {
+        let said = self.say(arguments);
+        (said.code == 0).then(|| serde_json::from_str(&said.stdout).unwrap_or_default())
+    }
+
+    /// Runs a command for operators with `--json`.
+    pub fn say(&self, arguments: &[&str]) -> program::Said {
+        let socket = format!("{}/controller.sock", self.state());
+        let rest = ["--controller", &socket, "--json"];
+        let arguments: Vec<_> = arguments.iter().copied().chain(rest).collect();
+        program::run(&arguments)
+    }
+
+    /// A member as `hermes nodes` lists it.
+    pub fn node(&self, name: &str) -> Option<Value> {
+        let nodes = self.ask(&["nodes"])?;
+        let mut nodes = nodes.as_array()?.iter();
+        nodes.find(|node| node["node"] == name).cloned()
+    }
+
+    /// A token for a device of this user.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn token(&self, user: &str) -> String {
+        let made = self.ask(&["token", "create", "--user", user]).unwrap();
+        made["token"].as_str().unwrap().to_owned()
+    }
+
+    /// A device of this user, which runs and is in step.
+    ///
+    /// # Panics
+    /// When it does not come so far.
+    pub fn device(&self, user: &str, name: &str) -> Joined {
+        let token = self.token(user);
+        let joined = Joined::start(&self.url(), &token, name);
+        eventually("the device is in step", || self.node(name).filter(in_step));
+        joined
+    }
+
+    /// Kills its process, without a chance to tidy up.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn kill(&mut self) {
+        let mut process = self.process.take().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
+
+/// Whether a member has what it should have.
+fn in_step(node: &Value) -> bool {
+    node["attends"] == true && node["state"] == "in step"
+}
+
+impl Joined {
+    /// Joins and runs.
+    pub fn start(url: &str, token: &str, name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let web = free::tcp();
+        let state = folder.path().join("node");
+        let arguments = [
+            "join",
+            url,
+            "--token",
+            token,
+            "--name",
+            name,
+            "--web",
+            &web.to_string(),
+            "--state",
+            &state.display().to_string(),
+        ];
+        let mut joined = Self {
+            web,
+            arguments: arguments.map(str::to_owned).to_vec(),
+            folder,
+            process: None,
+        };
+        joined.run();
+        joined
+    }
+
+    /// Starts its process with the same command.
+    pub fn run(&mut self) {
+        self.process = Some(spawn(self.folder.path(), &self.arguments));
+    }
+
+    /// Starts its process as one that has joined.
+    pub fn run_again(&mut self) {
+        let rest: Vec<_> = self.arguments[4..].to_vec();
+        self.arguments = [vec!["join".to_owned()], rest].concat();
+        self.run();
+    }
+
+    /// Kills its process, without a chance to tidy up.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn kill(&mut self) {
+        let mut process = self.process.take().unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    /// The folder of its state.
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("node")
+    }
+
+    /// What its process wrote to standard error.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The exit code, once it has ended by itself.
+    pub fn ended(&mut self) -> Option<i32> {
+        let ended = self.process.as_mut()?.try_wait().ok()??;
+        ended.code()
+    }
+}
+
+fn spawn(folder: &Path, arguments: &[String]) -> Child {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(folder.join("log"))
+        .unwrap();
+    let mut command: Command = program::command();
+    command
+        .args(arguments)
+        .env("XDG_RUNTIME_DIR", folder)
+        .env("XDG_STATE_HOME", folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    command.spawn().unwrap()
+}
+
+/// Ends a process kindly; where the test has failed, its log is shown.
+fn end(process: Option<Child>, folder: &Path) {
+    if std::thread::panicking() {
+        let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
+        eprintln!("{}:\n{log}", folder.display());
+    }
+    let Some(mut process) = process else {
+        return;
+    };
+    if let Some(pid) = Pid::from_raw(process.id().cast_signed()) {
+        // One that has ended needs no signal.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    let _ = process.wait();
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        end(self.process.take(), self.folder.path());
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        end(self.process.take(), self.folder.path());
+    }
+}

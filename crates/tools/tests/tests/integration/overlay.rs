@@ -1,0 +1,105 @@
+//! An overlay with a controller: five commands, changes, outages, members.
+
+use hermes_harness::curl::curl;
+use hermes_harness::eventually::{eventually, eventually_true};
+use hermes_harness::origins::http::HttpOrigin;
+use hermes_harness::overlay::{Hub, Joined};
+
+fn asks(device: &Joined, url: &str) -> (u16, String) {
+    let answer = curl(&["-x", &format!("http://{}", device.web), url]);
+    (answer.status, answer.text())
+}
+
+#[test]
+fn five_commands_carry_a_request_from_a_laptop_to_a_server_behind_the_hub() {
+    let origin = HttpOrigin::start();
+    let hub = Hub::start();
+    let device = hub.device("alice", "laptop");
+    let exposed = hub.ask(&["expose", "VIDEO", &origin.address().to_string(), "--to", "alice"]);
+    assert!(exposed.is_some_and(|exposed| exposed["outcome"]["stopped"].is_null()));
+    assert_eq!(asks(&device, "http://VIDEO/hello").0, 200);
+    assert_eq!(asks(&device, "http://OTHER/").0, 404);
+
+    // Another user's device enters the overlay, and not the service.
+    let other = hub.device("bob", "desk");
+    assert_eq!(asks(&other, "http://VIDEO/hello").0, 403);
+}
+
+#[test]
+fn a_join_is_repeated_by_the_same_key_and_refused_to_another() {
+    let hub = Hub::start();
+    let token = hub.token("alice");
+    let mut first = Joined::start(&hub.url(), &token, "laptop");
+    eventually("the device has joined", || hub.node("laptop"));
+    first.kill();
+    first.run();
+    eventually_true("the device attends again", || {
+        hub.node("laptop").is_some_and(|node| node["attends"] == true)
+    });
+
+    let mut thief = Joined::start(&hub.url(), &token, "thief");
+    assert_eq!(eventually("the thief ends", || thief.ended()), 1);
+    assert!(thief.log().contains("another key"), "{}", thief.log());
+}
+
+#[test]
+fn without_a_controller_nodes_go_on_and_start_from_their_disks() {
+    let origin = HttpOrigin::start();
+    let mut hub = Hub::start();
+    let mut device = hub.device("alice", "laptop");
+    let address = origin.address().to_string();
+    hub.ask(&["expose", "VIDEO", &address, "--to", "alice"]).unwrap();
+    hub.kill();
+    device.kill();
+    hub.run();
+    device.run_again();
+    eventually_true("the device serves again", || asks(&device, "http://VIDEO/").0 == 200);
+}
+
+#[test]
+fn a_revoked_device_is_told_and_no_exchange_of_it_is_carried() {
+    let origin = HttpOrigin::start();
+    let hub = Hub::start();
+    let mut device = hub.device("alice", "laptop");
+    let address = origin.address().to_string();
+    hub.ask(&["expose", "VIDEO", &address, "--to", "alice"]).unwrap();
+    assert_eq!(asks(&device, "http://VIDEO/").0, 200);
+    hub.ask(&["revoke", "laptop"]).unwrap();
+    assert_eq!(eventually("the device ends", || device.ended()), 1);
+    assert!(device.log().contains("revoked"), "{}", device.log());
+}
+
+#[test]
+fn a_mistake_is_told_with_file_and_line_and_changes_nothing() {
+    let hub = Hub::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("overlay.yaml");
+    let text = "apiVersion: hermes/v1\nkind: Name\nmetadata: { name: video }\nspec:\n  name: VIDEO\n  service: vidio\n";
+    std::fs::write(&file, text).unwrap();
+    let said = hub.say(&["apply", file.to_str().unwrap()]);
+    assert_eq!(said.code, 2, "{said:?}");
+    let told = format!("{}{}", said.stdout, said.stderr);
+    assert!(told.contains("overlay.yaml"), "{told}");
+    assert!(told.contains("vidio"), "{told}");
+    assert!(hub.ask(&["get", "Name"]).is_some_and(|answer| answer["yaml"] == ""));
+}
+
+#[test]
+fn a_change_that_is_not_confirmed_returns_by_itself() {
+    let origin = HttpOrigin::start();
+    let hub = Hub::start();
+    let device = hub.device("alice", "laptop");
+    let address = origin.address().to_string();
+    hub.ask(&["expose", "VIDEO", &address, "--to", "alice"]).unwrap();
+    let yaml = hub.ask(&["get"]).unwrap()["yaml"].as_str().unwrap().to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("overlay.yaml");
+    std::fs::write(&file, yaml.replace("alice", "bob")).unwrap();
+    let file = file.to_str().unwrap();
+    hub.ask(&["apply", "--confirm", "2s", file]).unwrap();
+    assert_eq!(asks(&device, "http://VIDEO/").0, 403);
+    eventually_true("it has returned", || asks(&device, "http://VIDEO/").0 == 200);
+    eventually_true("the hub is in step again", || {
+        hub.node("hub").is_some_and(|node| node["state"] == "in step")
+    });
+}
