@@ -1,0 +1,98 @@
+//! Certificates of members and of the controller.
+
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyUsagePurpose,
+    PublicKeyData, SanType, SerialNumber,
+};
+use time::OffsetDateTime;
+
+use super::generation::Generation;
+use super::{AuthorityError, DAY};
+
+/// How long a certificate counts.
+#[doc(alias = "bound")]
+pub(super) const TIME: u64 = 7 * DAY;
+
+/// How long it counts before it was made: a node's clock may be wrong by a day.
+const EARLY: u64 = 36 * 60 * 60;
+
+/// Bytes of a serial number.
+const SERIAL: usize = 16;
+
+/// The names of a certificate: exactly these two.
+pub(super) struct Names {
+    pub(super) uri: String,
+    pub(super) dns: String,
+}
+
+/// A certificate that was made.
+pub(super) struct Issued {
+    pub(super) pem: String,
+    /// In hexadecimal.
+    pub(super) serial: String,
+    pub(super) until: u64,
+}
+
+/// Makes a certificate for a key.
+pub(super) fn certificate(
+    generation: &Generation,
+    key: &impl PublicKeyData,
+    names: &Names,
+    now: u64,
+) -> Result<Issued, AuthorityError> {
+    let serial = serial()?;
+    let until = (now + TIME).min(generation.until);
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters
+        .distinguished_name
+        .push(DnType::CommonName, &names.dns);
+    parameters.serial_number = Some(SerialNumber::from_slice(&serial));
+    parameters.not_before = time(now.saturating_sub(EARLY));
+    parameters.not_after = time(until);
+    parameters.subject_alt_names = vec![
+        SanType::URI(names.uri.as_str().try_into()?),
+        SanType::DnsName(names.dns.as_str().try_into()?),
+    ];
+    parameters.use_authority_key_identifier_extension = true;
+    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    // A node shows the same certificate as a server and as a client.
+    parameters.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+
+    let certificate = parameters.signed_by(key, &generation.issuer()?)?;
+    Ok(Issued {
+        pem: certificate.pem(),
+        serial: hex(&serial),
+        until,
+    })
+}
+
+/// A random number that DER writes as it stands: positive, and without a zero in front.
+fn serial() -> Result<[u8; SERIAL], AuthorityError> {
+    let mut serial = [0; SERIAL];
+    random(&mut serial)?;
+    serial[0] = serial[0] & 0x3f | 0x40;
+    Ok(serial)
+}
+
+/// Fills bytes from the system's randomness.
+pub(super) fn random(bytes: &mut [u8]) -> Result<(), AuthorityError> {
+    aws_lc_rs::rand::fill(bytes)
+        .map_err(|_| AuthorityError::Crypto("there is no randomness".to_owned()))
+}
+
+/// Bytes in hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A Unix time as X.509 has it; the last that it can say where it says more.
+pub(super) fn time(seconds: u64) -> OffsetDateTime {
+    i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
+        .unwrap_or(rcgen::date_time_ymd(9999, 12, 31))
+}

@@ -1,0 +1,267 @@
+//! A token and a key become a member, and a member gets certificates for longer.
+
+use hermes_api::{Hash, JoinAnswer, JoinRequest, Name};
+use rcgen::{CertificateSigningRequestParams, PublicKey, PublicKeyData};
+use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
+
+use super::membership::{MemberRecord, NotMember, Serial};
+use super::records::change;
+use super::tokens::{Redeemed, TokenRecord};
+use super::{Authority, AuthorityError, CONTROLLER, issue};
+use crate::store::StoreError;
+
+/// Bytes of a request for a certificate.
+#[doc(alias = "bound")]
+const REQUEST: usize = 8 * 1024;
+
+/// Bytes of an RSA key that is not too short, at least.
+const RSA: usize = 256;
+
+/// Names like the wanted one that are tried.
+#[doc(alias = "bound")]
+const NAMES: u32 = 1000;
+
+/// How often a change is tried again that another one came before.
+#[doc(alias = "bound")]
+const TRIES: u32 = 100;
+
+/// Certificates of one member that count at once: it renews before the last one ends.
+#[doc(alias = "bound")]
+const CERTIFICATES: usize = 16;
+
+/// Why someone does not become a member.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JoinRefused {
+    /// The token or its secret is unknown. The answer is the same for both.
+    #[error("the token is unknown or has expired; ask for a new one")]
+    Unknown,
+    /// Someone else was first.
+    #[error(
+        "the token was redeemed by another key: if that was not you, tell the operator that it was stolen"
+    )]
+    OtherKey,
+    /// The request for a certificate.
+    #[error("the request for a certificate: {0}")]
+    Request(String),
+    /// The name that the token says belongs to another node.
+    #[error("there is a node {0} already")]
+    Taken(Name),
+    /// The program is none of those that may join.
+    #[error("the program of this node is none that the overlay allows")]
+    Binary,
+    /// The certificate that is to be renewed.
+    #[error(transparent)]
+    NotMember(#[from] NotMember),
+    /// The member has too many certificates.
+    #[error("the node has {CERTIFICATES} certificates that count: wait until some have ended")]
+    TooMany,
+    /// The authority.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+}
+
+impl From<StoreError> for JoinRefused {
+    fn from(error: StoreError) -> Self {
+        Self::Authority(error.into())
+    }
+}
+
+impl Authority {
+    /// Makes a node a member. The same key may repeat it, and stays the same member.
+    ///
+    /// # Errors
+    /// See [`JoinRefused`].
+    pub fn join(
+        &self,
+        request: &JoinRequest,
+        allowed: &[Hash],
+        now: u64,
+    ) -> Result<JoinAnswer, JoinRefused> {
+        let is_allowed = |binary: &Hash| request.binary == binary.as_bytes();
+        if !allowed.is_empty() && !allowed.iter().any(is_allowed) {
+            return Err(JoinRefused::Binary);
+        }
+        let key = public_key(&request.request)?;
+        let member = self.redeem(request, &fingerprint(&key), now)?;
+        self.issue(&member.node, &key, now)
+    }
+
+    /// The member of a token, which belongs to the first key from now on.
+    fn redeem(
+        &self,
+        request: &JoinRequest,
+        key: &Hash,
+        now: u64,
+    ) -> Result<MemberRecord, JoinRefused> {
+        for _ in 0..TRIES {
+            let record = TokenRecord::key(&request.token_id);
+            let token: Option<TokenRecord> = self.records.get(&record)?;
+            let token =
+                token.filter(|token| token.until > now && token.has_secret(&request.token_secret));
+            let token = token.ok_or(JoinRefused::Unknown)?;
+            if let Some(redeemed) = &token.redeemed {
+                if redeemed.key != *key {
+                    tracing::warn!(token = token.id, node = %redeemed.node, "another key shows a token: stolen?");
+                    return Err(JoinRefused::OtherKey);
+                }
+                return Ok(self
+                    .record_of(&redeemed.node)?
+                    .ok_or(NotMember::Forgotten)?);
+            }
+
+            let node = self.free_name(&token, &request.name)?;
+            let member = MemberRecord::new(node.clone(), token.user.clone(), now);
+            let redeemed = token.redeemed_by(Redeemed { key: *key, node });
+            // Both or none: a token is never used up without a member.
+            let changed = self.records.swap(&[
+                change(&record, Some(&token), Some(&redeemed)),
+                change(&member.key(), None, Some(&member)),
+            ])?;
+            if changed {
+                return Ok(member);
+            }
+        }
+        Err(AuthorityError::Crypto("too many join at once".to_owned()).into())
+    }
+
+    /// The name of the token, or one like the wanted one that no member has.
+    fn free_name(&self, token: &TokenRecord, wanted: &str) -> Result<Name, JoinRefused> {
+        if let Some(name) = &token.name {
+            return match self.record_of(name)? {
+                None => Ok(name.clone()),
+                Some(_) => Err(JoinRefused::Taken(name.clone())),
+            };
+        }
+        let wanted = match wanted {
+            "" => "node",
+            name => name,
+        };
+        for number in 1..=NAMES {
+            let text = match number {
+                1 => wanted.to_owned(),
+                number => format!("{wanted}-{number}"),
+            };
+            let name: Name = text
+                .parse()
+                .map_err(|error: hermes_api::BadName| JoinRefused::Request(error.to_string()))?;
+            if name.as_str() != CONTROLLER && self.record_of(&name)?.is_none() {
+                return Ok(name);
+            }
+        }
+        Err(JoinRefused::Request(format!(
+            "names like {wanted} are all taken"
+        )))
+    }
+
+    /// Gives a member a certificate for a longer time, for the same key or another one.
+    ///
+    /// # Errors
+    /// See [`JoinRefused`].
+    pub fn renew(
+        &self,
+        chain: &[CertificateDer<'_>],
+        request: &[u8],
+        now: u64,
+    ) -> Result<JoinAnswer, JoinRefused> {
+        let member = self.member(chain, now)?;
+        let key = public_key(request)?;
+        self.issue(&member.node, &key, now)
+    }
+
+    /// A certificate for a member, which is in its record before anyone sees it: what is not there cannot be revoked.
+    fn issue(&self, node: &Name, key: &PublicKey, now: u64) -> Result<JoinAnswer, JoinRefused> {
+        let generation = self.issuing(now)?;
+        for _ in 0..TRIES {
+            let before = self.record_of(node)?.ok_or(NotMember::Forgotten)?;
+            if before.revoked.is_some() {
+                return Err(NotMember::Revoked.into());
+            }
+            let issued = issue::certificate(&generation, key, &self.names(&before), now)?;
+            let mut after = before.clone();
+            after.serials.retain(|serial| serial.until > now);
+            if after.serials.len() >= CERTIFICATES {
+                return Err(JoinRefused::TooMany);
+            }
+            after.expires = issued.until;
+            after.serials.push(Serial {
+                number: issued.serial,
+                generation: generation.number,
+                until: issued.until,
+            });
+            if self
+                .records
+                .put(&after.key(), Some(&before), Some(&after))?
+            {
+                return self.answer(&after, issued.pem);
+            }
+        }
+        Err(AuthorityError::Crypto("too many renew at once".to_owned()).into())
+    }
+
+    fn answer(
+        &self,
+        member: &MemberRecord,
+        certificates: String,
+    ) -> Result<JoinAnswer, JoinRefused> {
+        Ok(JoinAnswer {
+            overlay: self.overlay.to_string(),
+            trust_domain: self.trust_domain.clone(),
+            node: member.node.to_string(),
+            user: member
+                .user
+                .as_ref()
+                .map(Name::to_string)
+                .unwrap_or_default(),
+            certificates,
+            authorities: self.authorities_pem()?,
+            statement_key: self.signing_key()?.verifying().to_text(),
+        })
+    }
+
+    fn names(&self, member: &MemberRecord) -> issue::Names {
+        let domain = &self.trust_domain;
+        let node = &member.node;
+        issue::Names {
+            uri: match &member.user {
+                Some(user) => format!("spiffe://{domain}/user/{user}/{node}"),
+                None => format!("spiffe://{domain}/node/{node}"),
+            },
+            dns: format!("{node}.{domain}"),
+        }
+    }
+}
+
+/// The key of a request, which the requester has shown to have. The names in it are ignored.
+fn public_key(request: &[u8]) -> Result<PublicKey, JoinRefused> {
+    let bad = |reason: String| JoinRefused::Request(reason);
+    if request.len() > REQUEST {
+        return Err(bad(format!("it has more than {REQUEST} bytes")));
+    }
+    let der = CertificateSigningRequestDer::from(request);
+    let parsed = CertificateSigningRequestParams::from_der(&der);
+    let key = parsed.map_err(|error| bad(error.to_string()))?.public_key;
+
+    let algorithm = key.algorithm();
+    let is_rsa = [
+        &rcgen::PKCS_RSA_SHA256,
+        &rcgen::PKCS_RSA_SHA384,
+        &rcgen::PKCS_RSA_SHA512,
+    ]
+    .contains(&algorithm);
+    let is_other = [
+        &rcgen::PKCS_ECDSA_P256_SHA256,
+        &rcgen::PKCS_ECDSA_P384_SHA384,
+        &rcgen::PKCS_ED25519,
+    ]
+    .contains(&algorithm);
+    if is_other || is_rsa && key.der_bytes().len() > RSA {
+        return Ok(key);
+    }
+    Err(bad(
+        "keys are of ECDSA with P-256 or P-384, Ed25519, or RSA with 2048 bits or more".to_owned(),
+    ))
+}
+
+fn fingerprint(key: &PublicKey) -> Hash {
+    Hash::of(&key.subject_public_key_info())
+}

@@ -1,0 +1,226 @@
+//! Whose certificate it is.
+
+use hermes_api::Name;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use serde::{Deserialize, Serialize};
+use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use super::issue::hex;
+use super::{Authority, AuthorityError, DAY};
+use crate::store::StoreError;
+
+/// Begins the keys of members' records.
+const PREFIX: &str = "member/";
+
+/// How long after its end a certificate may still be renewed.
+#[doc(alias = "bound")]
+const LATE: u64 = 90 * DAY;
+
+/// A member that has shown its certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The node.
+    pub node: Name,
+    /// The user of a device.
+    pub user: Option<Name>,
+    /// Unix seconds at which the certificate ends.
+    pub expires: u64,
+    /// The certificate has ended, and can only be renewed.
+    pub expired: bool,
+}
+
+/// A member as the controller keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberRecord {
+    /// The node.
+    pub node: Name,
+    /// The user of a device.
+    pub user: Option<Name>,
+    /// Unix seconds at which it joined.
+    pub joined: u64,
+    /// Unix seconds at which its newest certificate ends.
+    pub expires: u64,
+    /// Unix seconds at which it was revoked.
+    pub revoked: Option<u64>,
+    /// Certificates that count, or did when it was revoked.
+    pub(super) serials: Vec<Serial>,
+}
+
+/// A certificate of a member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Serial {
+    /// In hexadecimal.
+    pub(super) number: String,
+    pub(super) generation: u32,
+    pub(super) until: u64,
+}
+
+/// A certificate is no member's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotMember {
+    /// Another authority has issued it, or it is none.
+    #[error("the certificate is none of this overlay: {0}")]
+    Certificate(String),
+    /// It was revoked.
+    #[error("the node was revoked")]
+    Revoked,
+    /// It was forgotten, or there never was such a node.
+    #[error("the overlay knows no such node: it was forgotten, or its state is another one's")]
+    Forgotten,
+    /// It has ended too long ago.
+    #[error("the certificate has ended more than 90 days ago; join with a new token")]
+    TooOld,
+    /// The authority.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+}
+
+impl From<StoreError> for NotMember {
+    fn from(error: StoreError) -> Self {
+        Self::Authority(error.into())
+    }
+}
+
+impl MemberRecord {
+    pub(super) fn new(node: Name, user: Option<Name>, now: u64) -> Self {
+        Self {
+            node,
+            user,
+            joined: now,
+            expires: now,
+            revoked: None,
+            serials: Vec::new(),
+        }
+    }
+
+    pub(super) fn key(&self) -> String {
+        format!("{PREFIX}{}", self.node)
+    }
+}
+
+impl Authority {
+    /// The members, in the order of their names; revoked ones are among them until they are forgotten.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn members(&self) -> Result<Vec<MemberRecord>, AuthorityError> {
+        Ok(self.records.all(PREFIX)?)
+    }
+
+    pub(super) fn record_of(&self, node: &Name) -> Result<Option<MemberRecord>, StoreError> {
+        self.records.get(&format!("{PREFIX}{node}"))
+    }
+
+    /// The member of a certificate whose key the other end has shown to have.
+    ///
+    /// # Errors
+    /// It is no member's, or no longer.
+    pub fn member(&self, chain: &[CertificateDer<'_>], now: u64) -> Result<Member, NotMember> {
+        let leaf = chain
+            .first()
+            .ok_or_else(|| NotMember::Certificate("there is none".to_owned()))?;
+        let shown = Shown::read(leaf)?;
+        // One that has ended still says whose it was.
+        self.verify(leaf, now.min(shown.until))?;
+        let node = shown.node(&self.trust_domain)?;
+        let record = self.record_of(&node)?.ok_or(NotMember::Forgotten)?;
+        if record.revoked.is_some() {
+            return Err(NotMember::Revoked);
+        }
+        // A node that has the name of a forgotten one is another one: its serials are its own.
+        let is_its_own = record
+            .serials
+            .iter()
+            .any(|serial| serial.number == shown.serial);
+        if !is_its_own && shown.until > now {
+            return Err(NotMember::Forgotten);
+        }
+        if now > shown.until + LATE {
+            return Err(NotMember::TooOld);
+        }
+        Ok(Member {
+            node,
+            user: record.user,
+            expires: shown.until,
+            expired: now >= shown.until,
+        })
+    }
+
+    /// Whether the authority has issued a certificate.
+    fn verify(&self, leaf: &CertificateDer<'_>, at: u64) -> Result<(), NotMember> {
+        let bad = |error: webpki::Error| NotMember::Certificate(error.to_string());
+        let authorities: Result<Vec<_>, _> = self
+            .generations()?
+            .iter()
+            .map(super::Generation::der)
+            .collect();
+        let authorities = authorities?;
+        let anchors: Result<Vec<_>, _> = authorities
+            .iter()
+            .map(|der| anchor_from_trusted_cert(der))
+            .collect();
+        let time = UnixTime::since_unix_epoch(std::time::Duration::from_secs(at));
+        EndEntityCert::try_from(leaf)
+            .map_err(bad)?
+            .verify_for_usage(
+                webpki::ALL_VERIFICATION_ALGS,
+                &anchors.map_err(bad)?,
+                &[],
+                time,
+                KeyUsage::client_auth(),
+                None,
+                None,
+            )
+            .map_err(bad)?;
+        Ok(())
+    }
+}
+
+/// What a certificate says.
+struct Shown {
+    uri: String,
+    serial: String,
+    until: u64,
+}
+
+impl Shown {
+    fn read(leaf: &CertificateDer<'_>) -> Result<Self, NotMember> {
+        let bad = |reason: &str| NotMember::Certificate(reason.to_owned());
+        let (_, parsed) = X509Certificate::from_der(leaf).map_err(|_| bad("it cannot be read"))?;
+        let names = parsed.subject_alternative_name().ok().flatten();
+        let names = names
+            .map(|names| names.value.general_names.clone())
+            .unwrap_or_default();
+        let uris: Vec<_> = names
+            .iter()
+            .filter_map(|name| match name {
+                GeneralName::URI(uri) => Some(*uri),
+                _ => None,
+            })
+            .collect();
+        let [uri] = uris[..] else {
+            return Err(bad("it has not exactly one URI"));
+        };
+        Ok(Self {
+            uri: uri.to_owned(),
+            serial: hex(parsed.raw_serial()),
+            until: u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0),
+        })
+    }
+
+    /// The node of `spiffe://T/node/N` and of `spiffe://T/user/U/N`.
+    fn node(&self, trust_domain: &str) -> Result<Name, NotMember> {
+        let bad = || NotMember::Certificate(format!("{:?} names no node", self.uri));
+        let path = self
+            .uri
+            .strip_prefix("spiffe://")
+            .and_then(|rest| rest.strip_prefix(trust_domain));
+        let path: Vec<_> = path.ok_or_else(bad)?.split('/').collect();
+        let name = match path[..] {
+            ["", "node", name] | ["", "user", _, name] => name,
+            _ => return Err(bad()),
+        };
+        name.parse().map_err(|_| bad())
+    }
+}

@@ -1,0 +1,150 @@
+//! Permissions to join.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hermes_api::{Hash, Name, Token};
+use serde::{Deserialize, Serialize};
+
+use super::issue::{hex, random};
+use super::{Authority, AuthorityError};
+
+/// Begins the keys of their records.
+pub(super) const PREFIX: &str = "token/";
+
+/// Tokens at once.
+#[doc(alias = "bound")]
+const MOST: usize = 10_000;
+
+/// The longest time that one counts, in seconds.
+#[doc(alias = "bound")]
+const LONGEST: u64 = 30 * super::DAY;
+
+/// What a token is to be for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenRequest {
+    /// The user whose device it is; `None` for a node of the overlay's own.
+    pub user: Option<Name>,
+    /// The name that the node will have; `None` for its own choice.
+    pub name: Option<Name>,
+    /// How long it counts, in seconds.
+    pub lifetime_seconds: u64,
+}
+
+/// There is no token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoToken {
+    /// There are too many.
+    #[error("there are {MOST} tokens already; they end by themselves")]
+    TooMany,
+    /// It would count too long, or not at all.
+    #[error("a token counts for a second to 30 days")]
+    Lifetime,
+    /// No node may have the name.
+    #[error("the name {0} is the controller's own")]
+    Reserved(Name),
+    /// The authority.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+}
+
+/// A token as the controller keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TokenRecord {
+    pub(super) id: String,
+    /// SHA-256 of the secret.
+    secret: Hash,
+    pub(super) user: Option<Name>,
+    pub(super) name: Option<Name>,
+    pub(super) until: u64,
+    pub(super) redeemed: Option<Redeemed>,
+}
+
+/// The one key that may use a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Redeemed {
+    /// SHA-256 of the public key.
+    pub(super) key: Hash,
+    pub(super) node: Name,
+}
+
+impl TokenRecord {
+    pub(super) fn key(id: &str) -> String {
+        format!("{PREFIX}{id}")
+    }
+
+    /// The same token as one key's own.
+    pub(super) fn redeemed_by(&self, redeemed: Redeemed) -> Self {
+        Self {
+            redeemed: Some(redeemed),
+            ..self.clone()
+        }
+    }
+
+    /// Compares in a time that says nothing of how much is right.
+    pub(super) fn has_secret(&self, secret: &str) -> bool {
+        let shown = Hash::of(secret.as_bytes());
+        verify_slices_are_equal(shown.as_bytes(), self.secret.as_bytes()).is_ok()
+    }
+}
+
+impl Authority {
+    /// Makes a token.
+    ///
+    /// # Errors
+    /// There are too many, it would count too long, or the store cannot be written.
+    pub fn create_token(&self, request: &TokenRequest, now: u64) -> Result<Token, NoToken> {
+        if !(1..=LONGEST).contains(&request.lifetime_seconds) {
+            return Err(NoToken::Lifetime);
+        }
+        if let Some(name) = request
+            .name
+            .as_ref()
+            .filter(|name| name.as_str() == super::CONTROLLER)
+        {
+            return Err(NoToken::Reserved(name.clone()));
+        }
+        self.drop_expired_tokens(now)?;
+        let known = self
+            .records
+            .all::<TokenRecord>(PREFIX)
+            .map_err(AuthorityError::from)?;
+        if known.len() >= MOST {
+            return Err(NoToken::TooMany);
+        }
+
+        let mut id = [0; 8];
+        random(&mut id)?;
+        let mut secret = [0; 16];
+        random(&mut secret)?;
+        let token = Token {
+            overlay: self.overlay.clone(),
+            id: hex(&id),
+            secret: URL_SAFE_NO_PAD.encode(secret),
+            authority: self.pin(now)?,
+        };
+        let record = TokenRecord {
+            id: token.id.clone(),
+            secret: Hash::of(token.secret.as_bytes()),
+            user: request.user.clone(),
+            name: request.name.clone(),
+            until: now + request.lifetime_seconds,
+            redeemed: None,
+        };
+        let key = TokenRecord::key(&token.id);
+        self.records
+            .put(&key, None, Some(&record))
+            .map_err(AuthorityError::from)?;
+        Ok(token)
+    }
+
+    pub(super) fn drop_expired_tokens(&self, now: u64) -> Result<(), AuthorityError> {
+        let all = self.records.all::<TokenRecord>(PREFIX)?;
+        for expired in all.iter().filter(|token| token.until <= now) {
+            self.records
+                .remove(&TokenRecord::key(&expired.id), expired)?;
+        }
+        Ok(())
+    }
+}
