@@ -21,6 +21,18 @@ pub enum Recipient {
     Devices,
 }
 
+impl Recipient {
+    /// The recipient of a member of this name, which is a user's device or not.
+    pub fn of(tree: &Tree, name: &Name, is_device: bool) -> Self {
+        match tree.node(name) {
+            None if is_device => Self::Devices,
+            // A name that a device and a proxy have is the proxy's: the device gets what all devices get.
+            Some(node) if is_device && !node.is_device() => Self::Devices,
+            _ => Self::Node(name.clone()),
+        }
+    }
+}
+
 /// The document of a node, and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compiled {
@@ -30,6 +42,9 @@ pub struct Compiled {
     pub places: SourceMap,
     /// The resources that it depends on.
     pub reads: Reads,
+    /// Nodes to which this one sends have a smaller rank where that is possible; devices have the greatest one. Receivers have to know
+    /// of an addition before senders.
+    pub rank: u32,
 }
 
 impl Compiled {
@@ -41,6 +56,11 @@ impl Compiled {
     /// The name of its blob.
     pub fn hash(&self) -> Hash {
         Hash::of(&self.blob())
+    }
+
+    /// Whether the document may differ after a change of these resources, of which nothing but the names is known.
+    pub fn reads_any(&self, changed: &BTreeSet<Key>) -> bool {
+        self.reads.any_of(changed)
     }
 
     /// Judges the document as a node would; returns warnings about parts without effect.
@@ -99,18 +119,18 @@ impl<'t> Compiler<'t> {
         let of_device =
             |own| device::document(plan, own).map_err(|finding| Findings(vec![finding]));
         match recipient {
-            Recipient::Devices => Ok(compiled(of_device(None)?, of_devices())),
+            Recipient::Devices => Ok(compiled(of_device(None)?, of_devices(), u32::MAX)),
             Recipient::Node(name) => {
                 let node = plan.tree.node(name).ok_or_else(|| unknown(name))?;
                 let key = Key::new(Kind::Node, name.clone());
                 if node.is_device() {
                     let mut reads = of_devices();
                     reads.keys.insert(key);
-                    return Ok(compiled(of_device(Some((name, node)))?, reads));
+                    return Ok(compiled(of_device(Some((name, node)))?, reads, u32::MAX));
                 }
                 let draft = proxy::document(plan, name, node);
                 let reads = of_proxy(key, &draft);
-                Ok(compiled(draft, reads))
+                Ok(compiled(draft, reads, plan.rank(name)))
             }
         }
     }
@@ -121,12 +141,13 @@ fn unknown(name: &Name) -> Findings {
     Findings(vec![problem.into()])
 }
 
-fn compiled(draft: Draft, reads: Reads) -> Compiled {
+fn compiled(draft: Draft, reads: Reads, rank: u32) -> Compiled {
     let (document, places) = draft.finish();
     Compiled {
         document,
         places,
         reads,
+        rank,
     }
 }
 

@@ -28,6 +28,7 @@ mod plan;
 mod policy;
 mod proof;
 mod proxy;
+mod rank;
 mod reads;
 mod routes;
 mod source_map;

@@ -6,6 +6,7 @@ use hermes_api::Name;
 use hermes_config::model::{HostMatch, TargetMatch};
 
 use super::detour::{Detour, Step};
+use super::rank::ranks;
 use crate::resources::{
     Findings, Graph, Key, Kind, NameSpec, Resource, ServiceSpec, Spec, Tree, Ways,
 };
@@ -22,6 +23,7 @@ pub(super) struct Plan<'t> {
     pub(super) detours: Vec<Detour<'t>>,
     /// The nodes that send to each node.
     senders: BTreeMap<&'t Name, BTreeSet<&'t Name>>,
+    ranks: BTreeMap<&'t Name, u32>,
 }
 
 /// A service, and the ways to it.
@@ -57,6 +59,7 @@ impl<'t> Plan<'t> {
             names: names(tree),
             detours: Vec::new(),
             senders: BTreeMap::new(),
+            ranks: BTreeMap::new(),
         };
         plan.services = plan.find_services();
 
@@ -68,6 +71,7 @@ impl<'t> Plan<'t> {
             }
         }
         plan.senders = plan.find_senders();
+        plan.ranks = ranks(plan.graph.nodes().map(|(name, _)| name), &plan.senders);
         findings.or(plan)
     }
 
@@ -96,6 +100,11 @@ impl<'t> Plan<'t> {
             let service = self.service(&name.spec.service)?;
             service.passed.contains(node).then_some((name, service))
         })
+    }
+
+    /// The place of a node in the order from receivers to senders.
+    pub(super) fn rank(&self, node: &Name) -> u32 {
+        self.ranks.get(node).copied().unwrap_or_default()
     }
 
     fn find_services(&self) -> BTreeMap<&'t Name, ServicePlan<'t>> {

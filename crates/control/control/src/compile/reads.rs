@@ -22,6 +22,13 @@ impl Reads {
             .any(|resource| self.keys.contains(resource.key()) || self.counts(resource))
     }
 
+    /// Whether the document may differ after a change of these resources, of which nothing but the names is known.
+    pub fn any_of(&self, changed: &BTreeSet<Key>) -> bool {
+        changed
+            .iter()
+            .any(|key| self.keys.contains(key) || self.kinds.contains(&key.kind))
+    }
+
     fn counts(&self, resource: &Resource) -> bool {
         let is_device = matches!(resource.spec(), Spec::Node(node) if node.is_device());
         !is_device && self.kinds.contains(&resource.key().kind)

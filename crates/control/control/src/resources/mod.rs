@@ -26,7 +26,7 @@ pub(crate) use graph::{Graph, NextHop, Ways};
 pub use key::{BadKey, DEFAULT_TENANT, Key, Kind};
 pub use origin::Origin;
 pub use read::{Source, read};
-pub use resource::{API_VERSION, Metadata, Resource, Spec};
+pub use resource::{API_VERSION, Metadata, Resource, Spec, format};
 pub use specs::{
     GroupSpec, Guards, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RolloutPlan,
     RouteSpec, ServiceEnd, ServiceSpec, UserSpec,

@@ -185,6 +185,12 @@ impl Resource {
     }
 }
 
+/// Resources as one text of YAML, for people; reading it gives the same resources.
+pub fn format<'a>(resources: impl IntoIterator<Item = &'a Resource>) -> String {
+    let texts: Vec<String> = resources.into_iter().map(Resource::to_yaml).collect();
+    texts.join("---\n")
+}
+
 /// The kind that JSON names.
 fn kind_of(json: &Json) -> Result<Kind, Finding> {
     let word = json.get("kind").and_then(Json::as_str).unwrap_or_default();

@@ -59,6 +59,11 @@ impl Tree {
         self.origins.get(key)
     }
 
+    /// All resources with their names, in the order of these.
+    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Resource)> {
+        self.resources.iter()
+    }
+
     /// All resources, in the order of their names.
     pub fn resources(&self) -> impl Iterator<Item = &Resource> {
         self.resources.values()
