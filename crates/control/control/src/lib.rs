@@ -13,4 +13,5 @@ pub mod authority;
 pub mod compile;
 pub mod resources;
 pub mod rollout;
+pub mod service;
 pub mod store;
