@@ -158,7 +158,9 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
 
 async fn of_overlay(command: OverlayCommand, output: Output) -> Result<(), Failure> {
     match command {
-        OverlayCommand::Controller(controller) => overlay::controller::run(controller, output).await,
+        OverlayCommand::Controller(controller) => {
+            overlay::controller::run(controller, output).await
+        }
         OverlayCommand::Join(join) => overlay::join::run(join, output).await,
         OverlayCommand::Token(token) => overlay::members::token(&token, output).await,
         OverlayCommand::Expose(expose) => overlay::apply::expose(&expose, output).await,

@@ -5,8 +5,8 @@ use hermes_api::Revision;
 use hermes_observe::admin::Confirmation;
 use http::Method;
 
-use crate::admin::{self, Named};
 use super::overlay::ask::ControllerSocket;
+use crate::admin::{self, Named};
 use crate::failure::Failure;
 use crate::output::Output;
 

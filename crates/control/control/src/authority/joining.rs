@@ -226,7 +226,11 @@ impl Authority {
                 Some(user) => format!("spiffe://{domain}/user/{user}/{node}"),
                 None => format!("spiffe://{domain}/node/{node}"),
             },
-            dns: format!("{node}.{domain}"),
+            // A device must not pass for a node: names of nodes have one label before the domain.
+            dns: match &member.user {
+                Some(user) => format!("{node}.{user}.devices.{domain}"),
+                None => format!("{node}.{domain}"),
+            },
         }
     }
 }

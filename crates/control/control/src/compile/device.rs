@@ -12,7 +12,7 @@ use super::upstreams::{Reached, of_nodes};
 use crate::resources::{Finding, Key, Kind, NodeSpec};
 
 /// Where programs on a device find the proxy, if it has no listeners of its own.
-const WEB: &str = "127.0.0.1:8080";
+const WEB: &str = "${HERMES_WEB:-127.0.0.1:8080}";
 
 /// The upstream of all ingresses.
 const INGRESS: &str = "ingress";

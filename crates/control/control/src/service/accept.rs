@@ -16,8 +16,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::grpc;
 use super::Controller;
+use super::grpc;
 
 /// Handshakes that begin in a second: after a restart all nodes come back, and each handshake costs a signature.
 #[doc(alias = "bound")]
@@ -123,10 +123,7 @@ async fn one(controller: Arc<Controller>, stream: TcpStream, from: SocketAddr) {
     }
 }
 
-async fn handshake(
-    controller: &Controller,
-    stream: TcpStream,
-) -> io::Result<TlsStream<TcpStream>> {
+async fn handshake(controller: &Controller, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     let _turn = controller.rooms.handshakes.acquire().await;
     stream.set_nodelay(true)?;
     let acceptor = TlsAcceptor::from(controller.tls());
@@ -173,5 +170,10 @@ fn stranger(controller: &Controller, is_one: bool) -> Result<Option<SemaphorePer
     if !is_one {
         return Ok(None);
     }
-    controller.rooms.strangers.try_acquire().map(Some).map_err(drop)
+    controller
+        .rooms
+        .strangers
+        .try_acquire()
+        .map(Some)
+        .map_err(drop)
 }

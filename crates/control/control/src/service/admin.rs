@@ -192,7 +192,10 @@ impl From<NotChanged> for Failed {
         match error {
             NotChanged::Invalid(findings) => Self {
                 findings,
-                ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "the resources are not valid")
+                ..Self::new(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    "the resources are not valid",
+                )
             },
             NotChanged::Conflict(reason) => Self::new(StatusCode::CONFLICT, reason),
             NotChanged::Guarded(reason) => Self::new(StatusCode::PRECONDITION_REQUIRED, reason),
@@ -218,7 +221,10 @@ async fn answer(controller: Arc<Controller>, request: Request<Incoming>) -> Resp
     }
 }
 
-async fn dispatch(controller: Arc<Controller>, request: Request<Incoming>) -> Result<Value, Failed> {
+async fn dispatch(
+    controller: Arc<Controller>,
+    request: Request<Incoming>,
+) -> Result<Value, Failed> {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
@@ -248,7 +254,8 @@ fn parsed<T: std::str::FromStr>(text: &str) -> Result<T, Failed>
 where
     T::Err: std::fmt::Display,
 {
-    text.parse().map_err(|error: T::Err| Failed::new(StatusCode::BAD_REQUEST, error.to_string()))
+    text.parse()
+        .map_err(|error: T::Err| Failed::new(StatusCode::BAD_REQUEST, error.to_string()))
 }
 
 fn read(controller: &Controller, path: &str, query: &str) -> Result<Value, Failed> {
@@ -323,7 +330,10 @@ impl Controller {
             let mut missing = Findings::default();
             for key in &asked.keys {
                 if !next.remove(key) {
-                    missing.extend([Finding::from(Problem::new("", format!("there is no {key}")))]);
+                    missing.extend([Finding::from(Problem::new(
+                        "",
+                        format!("there is no {key}"),
+                    ))]);
                 }
             }
             missing.or(())?;
@@ -357,18 +367,18 @@ impl Controller {
         });
         let made = made.map_err(|bad| Failed::new(StatusCode::BAD_REQUEST, bad.to_string()))?;
         let changed = self.add(&made, &asked.how)?;
-        Ok(json!({ "changed": changed, "resources": yaml(made.iter()) }))
+        Ok(json!({ "changed": changed, "resources": resources::format(&made) }))
     }
 
     /// Resources as YAML: all, or those whose keys begin with the text.
     fn resources(&self, begins: &str) -> Result<Value, Failed> {
         let in_force = self.in_force.lock();
-        let tree: Arc<Tree> = in_force.tree.clone();
+        let tree: Arc<Tree> = in_force.published.tree.clone();
         let revision = in_force.published.revision;
         drop(in_force);
         let chosen = tree.resources();
         let chosen = chosen.filter(|resource| resource.key().to_string().starts_with(begins));
-        Ok(json!({ "revision": revision, "yaml": yaml(chosen) }))
+        Ok(json!({ "revision": revision, "yaml": resources::format(chosen) }))
     }
 
     fn states(&self) -> Result<Value, String> {
@@ -398,8 +408,12 @@ const SET: &str = "set";
 
 /// Removes the resources of a set that are not among those that were read.
 fn prune(tree: &mut Tree, set: &Name, read: &Tree) {
-    let of_set = tree.resources().filter(|resource| resource.label(SET) == Some(set.as_str()));
-    let keys = of_set.map(Resource::key).filter(|key| read.resource(key).is_none());
+    let of_set = tree
+        .resources()
+        .filter(|resource| resource.label(SET) == Some(set.as_str()));
+    let keys = of_set
+        .map(Resource::key)
+        .filter(|key| read.resource(key).is_none());
     let keys: Vec<Key> = keys.cloned().collect();
     for key in keys {
         tree.remove(&key);
@@ -407,14 +421,9 @@ fn prune(tree: &mut Tree, set: &Name, read: &Tree) {
 }
 
 fn insert(tree: &mut Tree, resource: Resource, origin: Option<Origin>) -> Result<(), Findings> {
-    let full = |error: resources::TreeFull| Findings(vec![Problem::new("", error.to_string()).into()]);
+    let full =
+        |error: resources::TreeFull| Findings(vec![Problem::new("", error.to_string()).into()]);
     tree.insert(resource, origin).map_err(full)
-}
-
-/// Resources as a file of several documents.
-fn yaml<'a>(resources: impl Iterator<Item = &'a Resource>) -> String {
-    let documents: Vec<_> = resources.map(Resource::to_yaml).collect();
-    documents.join("---\n")
 }
 
 impl File {
@@ -439,7 +448,9 @@ fn view(
         attends: record.is_some_and(|record| record.session.is_some()),
         since: record.map_or(0, |record| record.since),
         revision: word.map(|word| word.revision),
-        state: word.map_or("unknown", |word| state(word.progress)).to_owned(),
+        state: word
+            .map_or("unknown", |word| state(word.progress))
+            .to_owned(),
         reason: word.map_or_else(String::new, |word| fleet::reason(&word.mistakes)),
         report: word.map_or_else(String::new, |word| word.report.clone()),
         version: record.map_or_else(String::new, |record| record.version.clone()),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_api::{
-    Acknowledgement, AgentMessage, BlobPart, ControllerMessage, Hash, Hello, MAX_PART, Name, Notice,
-    Offer, Progress, Revision, Statement, agent_message, controller_message,
+    Acknowledgement, AgentMessage, BlobPart, ControllerMessage, Hash, Hello, MAX_PART, Name,
+    Notice, Offer, Progress, Revision, Statement, agent_message, controller_message,
 };
 use hermes_net::clock::unix_seconds;
 use tokio::sync::mpsc;
@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use super::Controller;
 use super::fleet::{Arrival, Mark, Session, Target, Word};
 use super::published::Published;
-use super::Controller;
 use crate::authority::Member;
 use crate::compile::Recipient;
 
@@ -57,18 +57,21 @@ async fn carry(
 ) -> Result<(), Status> {
     let hello = timeout(HELLO, messages.message()).await;
     let hello = hello.map_err(|_| Status::deadline_exceeded("no hello came"))??;
-    let Some(agent_message::Content::Hello(hello)) = hello.and_then(|message| message.content) else {
-        return Err(Status::invalid_argument("the first message has to be a hello"));
+    let Some(agent_message::Content::Hello(hello)) = hello.and_then(|message| message.content)
+    else {
+        return Err(Status::invalid_argument(
+            "the first message has to be a hello",
+        ));
     };
 
     let node = member.node.clone();
     let expires = member.expires;
-    let recipient = Recipient::of(&member.node, member.user.is_some());
-    let session = controller.came(arrival(member, &recipient, &hello)?);
+    let user = member.user.clone();
+    let session = controller.came(arrival(member, &hello)?);
     let mut stream = NodeStream {
         controller,
         node: node.clone(),
-        recipient,
+        user,
         session: session.clone(),
         out,
         content: Hash::try_from(&*hello.content).ok(),
@@ -81,7 +84,7 @@ async fn carry(
     ended
 }
 
-fn arrival(member: Member, recipient: &Recipient, hello: &Hello) -> Result<Arrival, Status> {
+fn arrival(member: Member, hello: &Hello) -> Result<Arrival, Status> {
     /// Bytes of a version that is kept.
     const VERSION: usize = 64;
     if hello.version.len() > VERSION {
@@ -89,7 +92,6 @@ fn arrival(member: Member, recipient: &Recipient, hello: &Hello) -> Result<Arriv
     }
     Ok(Arrival {
         member,
-        recipient: recipient.clone(),
         version: hello.version.clone(),
         binary: Hash::try_from(&*hello.binary).ok(),
     })
@@ -99,7 +101,7 @@ fn arrival(member: Member, recipient: &Recipient, hello: &Hello) -> Result<Arriv
 struct NodeStream<'a> {
     controller: &'a Arc<Controller>,
     node: Name,
-    recipient: Recipient,
+    user: Option<Name>,
     session: Session,
     out: &'a mpsc::Sender<Result<ControllerMessage, Status>>,
     /// The parts that the node has in force.
@@ -142,7 +144,9 @@ impl NodeStream<'_> {
         if unix_seconds() < self.expires {
             return Ok(());
         }
-        Err(Status::unauthenticated("the certificate has expired, and has to be renewed first"))
+        Err(Status::unauthenticated(
+            "the certificate has expired, and has to be renewed first",
+        ))
     }
 
     /// Offers what the node should have, unless it has it.
@@ -150,14 +154,20 @@ impl NodeStream<'_> {
         let Some(target) = self.controller.target(&self.node, self.session.id)? else {
             return Err(Status::aborted("the node attends by another stream"));
         };
-        let Some(statement) = self.controller.statement(&target.published, &self.node, &self.recipient)
-        else {
+        let recipient = self.recipient(&target.published);
+        let statement = self
+            .controller
+            .statement(&target.published, &self.node, &recipient);
+        let Some(statement) = statement else {
             // Nothing describes the node yet: it waits.
             return Ok(());
         };
 
         let content = statement.content();
-        let is_offered = self.offered.as_ref().is_some_and(|offered| offered.content == content);
+        let is_offered = self
+            .offered
+            .as_ref()
+            .is_some_and(|offered| offered.content == content);
         if is_offered || self.refused == Some(content) {
             return self.confirm_or_wait(&target).await;
         }
@@ -207,6 +217,10 @@ impl NodeStream<'_> {
         .await
     }
 
+    fn recipient(&self, published: &Published) -> Recipient {
+        published.recipient(&self.node, self.user.as_ref())
+    }
+
     async fn heard(&mut self, message: AgentMessage) -> Result<(), Status> {
         match message.content {
             Some(agent_message::Content::Hello(_)) => {
@@ -223,11 +237,19 @@ impl NodeStream<'_> {
 
     /// Sends parts of the last offer. A node that asks for other ones is told nothing of them.
     async fn send(&mut self, hashes: &[Vec<u8>]) -> Result<(), Status> {
-        let Some(published) = self.offered.as_ref().map(|offered| offered.published.clone()) else {
+        let Some(published) = self
+            .offered
+            .as_ref()
+            .map(|offered| offered.published.clone())
+        else {
             return Ok(());
         };
-        for hash in hashes.iter().filter_map(|hash| Hash::try_from(&**hash).ok()) {
-            let Some(part) = published.part(&self.recipient, &hash) else {
+        let recipient = self.recipient(&published);
+        for hash in hashes
+            .iter()
+            .filter_map(|hash| Hash::try_from(&**hash).ok())
+        {
+            let Some(part) = published.part(&recipient, &hash) else {
                 continue;
             };
             let mut pieces = part.bytes.chunks(MAX_PART).peekable();
@@ -237,7 +259,8 @@ impl NodeStream<'_> {
                     bytes: piece.to_vec(),
                     last: pieces.peek().is_none(),
                 };
-                self.say(controller_message::Content::BlobPart(piece)).await?;
+                self.say(controller_message::Content::BlobPart(piece))
+                    .await?;
             }
         }
         Ok(())
@@ -267,7 +290,8 @@ impl NodeStream<'_> {
     }
 
     async fn notice(&self, notice: Notice) -> Result<(), Status> {
-        self.say(controller_message::Content::Notice(notice.into())).await
+        self.say(controller_message::Content::Notice(notice.into()))
+            .await
     }
 
     async fn say(&self, content: controller_message::Content) -> Result<(), Status> {

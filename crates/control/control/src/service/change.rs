@@ -12,7 +12,7 @@ use super::Controller;
 use super::fleet::{self, Change};
 use super::published::{Document, Part, Published};
 use crate::authority::Authority;
-use crate::compile::{self, Recipient};
+use crate::compile::{Compiler, Recipient};
 use crate::resources::{Findings, Key, Tree};
 use crate::rollout::{Event, Order, RankedNode, Wave, waves};
 use crate::store::StoreError;
@@ -80,7 +80,9 @@ impl std::fmt::Display for NotChanged {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Invalid(findings) => findings.fmt(out),
-            Self::Conflict(reason) | Self::Guarded(reason) | Self::Store(reason) => out.write_str(reason),
+            Self::Conflict(reason) | Self::Guarded(reason) | Self::Store(reason) => {
+                out.write_str(reason)
+            }
         }
     }
 }
@@ -105,7 +107,6 @@ pub struct Refusal {
 
 /// The state that the last change leads to.
 pub(super) struct InForce {
-    pub(super) tree: Arc<Tree>,
     pub(super) published: Arc<Published>,
     /// The change in force is returned from unless it is confirmed.
     awaiting: Option<Awaiting>,
@@ -120,23 +121,28 @@ struct Awaiting {
 
 impl InForce {
     /// The state of the store.
-    pub(super) fn read(history: &History, authority: &Authority, now: u64) -> Result<Self, String> {
+    pub(super) fn read(
+        history: &History,
+        authority: &Authority,
+        domain: &str,
+        now: u64,
+    ) -> Result<Self, String> {
         let said = |error: StoreError| error.to_string();
         let head = history.head().map_err(said)?;
         let tree = head.as_ref().map(|head| history.tree(head)).transpose();
         let tree = tree.map_err(said)?.unwrap_or_default();
         let revision = head.map_or(Revision::FIRST, |head| head.revision);
-        let documents = compiled(&tree, None, &BTreeSet::new())
+        let documents = compiled(&tree, domain, None, &BTreeSet::new())
             .map_err(|findings| format!("revision {revision} cannot be compiled:\n{findings}"))?;
         let published = Published {
             revision,
+            tree: Arc::new(tree),
             documents,
             authorities: authorities(authority)?,
             revoked: revoked(authority, now)?,
             confirm: None,
         };
         Ok(Self {
-            tree: Arc::new(tree),
             published: Arc::new(published),
             awaiting: None,
         })
@@ -152,33 +158,43 @@ impl InForce {
 }
 
 fn authorities(authority: &Authority) -> Result<Part, String> {
-    let pem = authority.authorities_pem().map_err(|error| error.to_string())?;
+    let pem = authority
+        .authorities_pem()
+        .map_err(|error| error.to_string())?;
     Ok(Part::new(pem.into_bytes()))
 }
 
 fn revoked(authority: &Authority, now: u64) -> Result<Part, String> {
-    let pem = authority.revoked_pem(now).map_err(|error| error.to_string())?;
+    let pem = authority
+        .revoked_pem(now)
+        .map_err(|error| error.to_string())?;
     Ok(Part::new(pem.into_bytes()))
 }
 
-/// The documents of a tree. Those that read none of the changed resources are taken from before.
+/// The documents of a tree, each judged as its nodes will. Those that read none of the changed resources are taken from before.
 fn compiled(
     tree: &Tree,
+    domain: &str,
     before: Option<&Published>,
     changed: &BTreeSet<Key>,
 ) -> Result<BTreeMap<Recipient, Arc<Document>>, Findings> {
+    let compiler = Compiler::new(tree, domain)?;
     let mut documents = BTreeMap::new();
     let mut findings = Findings::default();
-    for recipient in Recipient::all(tree) {
+    for recipient in compiler.recipients() {
         let known = before.and_then(|before| before.document(&recipient));
         let known = known.filter(|known| !known.compiled.reads_any(changed));
         if let Some(known) = known {
             documents.insert(recipient, known.clone());
             continue;
         }
-        match compile::compile(tree, &recipient) {
+        let proven = compiler.document(&recipient).and_then(|compiled| {
+            compiled.prove(tree)?;
+            Ok(compiled)
+        });
+        match proven {
             Ok(compiled) => {
-                let part = Part::new(hermes_api::canonical(&compiled.document));
+                let part = Part::new(compiled.blob());
                 documents.insert(recipient, Arc::new(Document { part, compiled }));
             }
             Err(found) => findings.extend(found.0),
@@ -199,20 +215,24 @@ impl Controller {
     ) -> Result<Changed, NotChanged> {
         let mut in_force = self.in_force.lock();
         self.may_change(&in_force, how)?;
-        let tree = edit(&in_force.tree).map_err(NotChanged::Invalid)?;
-        let difference = Difference::between(&in_force.tree, &tree);
-        difference.guard(in_force.tree.len(), how)?;
+        let tree = edit(&in_force.published.tree).map_err(NotChanged::Invalid)?;
+        let difference = Difference::between(&in_force.published.tree, &tree);
+        difference.guard(in_force.published.tree.len(), how)?;
         let next = self.next(&in_force, &tree, &difference, how)?;
         let changed = self.described(&difference, &in_force.published, &next);
         if how.dry_run || difference.is_empty() {
             return Ok(Changed {
-                revision: if how.dry_run { changed.revision } else { in_force.published.revision },
+                revision: if how.dry_run {
+                    changed.revision
+                } else {
+                    in_force.published.revision
+                },
                 ..changed
             });
         }
 
         self.commit(&tree, in_force.published.revision, how)?;
-        let events = self.begin(&mut in_force, tree, next, &difference, how);
+        let events = self.begin(&mut in_force, next, &difference, how);
         drop(in_force);
         self.settle(events);
         Ok(changed)
@@ -230,7 +250,9 @@ impl Controller {
             return Ok(());
         }
         if self.fleet.lock().is_changing() {
-            return Err(NotChanged::Conflict(format!("revision {revision} still spreads")));
+            return Err(NotChanged::Conflict(format!(
+                "revision {revision} still spreads"
+            )));
         }
         if in_force.awaiting.is_some() {
             return Err(NotChanged::Conflict(format!(
@@ -249,10 +271,16 @@ impl Controller {
         how: &How,
     ) -> Result<Published, NotChanged> {
         let before = &in_force.published;
-        let documents =
-            compiled(tree, Some(before), &difference.keys()).map_err(NotChanged::Invalid)?;
+        let documents = compiled(
+            tree,
+            &self.about.trust_domain,
+            Some(before),
+            &difference.keys(),
+        )
+        .map_err(NotChanged::Invalid)?;
         Ok(Published {
             revision: before.revision.next(),
+            tree: Arc::new(tree.clone()),
             documents,
             authorities: before.authorities.clone(),
             revoked: before.revoked.clone(),
@@ -280,7 +308,6 @@ impl Controller {
     fn begin(
         &self,
         in_force: &mut InForce,
-        tree: Tree,
         next: Published,
         difference: &Difference,
         how: &How,
@@ -288,7 +315,7 @@ impl Controller {
         let next = Arc::new(next);
         let before = in_force.published.clone();
         let mut stages = Vec::new();
-        if let Some(between) = between(&in_force.tree, &tree, &next, difference) {
+        if let Some(between) = between(&self.about.trust_domain, &before.tree, &next, difference) {
             stages.push(Arc::new(between));
         }
         stages.push(next.clone());
@@ -309,19 +336,22 @@ impl Controller {
             until: None,
             time: Duration::from_secs(u64::from(seconds.min(LONGEST))),
         });
-        in_force.tree = Arc::new(tree);
         in_force.published = next;
         fleet.begin(change, self.now())
     }
 
     fn described(&self, difference: &Difference, before: &Published, next: &Published) -> Changed {
-        let recipients: BTreeSet<&Recipient> =
-            before.documents.keys().chain(next.documents.keys()).collect();
+        let recipients: BTreeSet<&Recipient> = before
+            .documents
+            .keys()
+            .chain(next.documents.keys())
+            .collect();
         let differs = |recipient: &&Recipient| next.differs_for(before, recipient);
         let documents: Vec<&Recipient> = recipients.into_iter().filter(differs).collect();
         let fleet = self.fleet.lock();
         let gets = |record: &&fleet::NodeRecord| {
-            record.session.is_some() && documents.contains(&&record.recipient)
+            record.session.is_some()
+                && documents.contains(&&next.recipient(&record.node, record.user.as_ref()))
         };
         let text = |keys: &[Key]| keys.iter().map(Key::to_string).collect();
         Changed {
@@ -329,7 +359,10 @@ impl Controller {
             added: text(&difference.added),
             changed: text(&difference.changed),
             removed: text(&difference.removed),
-            documents: documents.iter().map(ToString::to_string).collect(),
+            documents: documents
+                .iter()
+                .map(|recipient| called(recipient))
+                .collect(),
             nodes: fleet.nodes().values().filter(gets).count(),
         }
     }
@@ -364,8 +397,15 @@ impl Controller {
     fn stopped(&self, refusal: Refusal) {
         let mut in_force = self.in_force.lock();
         let revision = in_force.published.revision;
-        tracing::error!("revision {revision} is stopped: {}: {}", refusal.node, refusal.reason);
-        let message = format!("revision {revision} was refused by {}: {}", refusal.node, refusal.reason);
+        tracing::error!(
+            "revision {revision} is stopped: {}: {}",
+            refusal.node,
+            refusal.reason
+        );
+        let message = format!(
+            "revision {revision} was refused by {}: {}",
+            refusal.node, refusal.reason
+        );
         self.go_back(&mut in_force, &message);
         drop(in_force);
         self.steps.send_replace(Some(Outcome {
@@ -379,7 +419,8 @@ impl Controller {
         let states = self.history.list(STATES)?;
         let mut states = states.iter().skip_while(|state| state.revision != revision);
         let before = states.nth(1);
-        let before = before.ok_or_else(|| StoreError(format!("no state before revision {revision} is kept")))?;
+        let before = before
+            .ok_or_else(|| StoreError(format!("no state before revision {revision} is kept")))?;
         self.history.tree(before)
     }
 
@@ -399,17 +440,19 @@ impl Controller {
         };
         // The nodes have the documents of before, whatever becomes of the store.
         if let Err(error) = self.commit(&tree, revision, &how) {
-            tracing::error!("the store keeps revision {revision}, which the nodes have left: {error:?}");
+            tracing::error!(
+                "the store keeps revision {revision}, which the nodes have left: {error:?}"
+            );
         }
-        match compiled(&tree, None, &BTreeSet::new()) {
+        match compiled(&tree, &self.about.trust_domain, None, &BTreeSet::new()) {
             Ok(documents) => {
                 let published = Published {
                     revision: revision.next(),
+                    tree: Arc::new(tree),
                     documents,
                     confirm: None,
                     ..(*in_force.published).clone()
                 };
-                in_force.tree = Arc::new(tree);
                 in_force.published = Arc::new(published);
                 self.fleet.lock().replace(in_force.published.clone());
             }
@@ -424,7 +467,9 @@ impl Controller {
     pub fn confirm(&self) -> Result<Revision, NotChanged> {
         let mut in_force = self.in_force.lock();
         if in_force.awaiting.take().is_none() {
-            return Err(NotChanged::Conflict("no change waits to be confirmed".to_owned()));
+            return Err(NotChanged::Conflict(
+                "no change waits to be confirmed".to_owned(),
+            ));
         }
         let published = Published {
             confirm: None,
@@ -439,7 +484,10 @@ impl Controller {
     pub(super) fn return_if_unconfirmed(&self) {
         let mut in_force = self.in_force.lock();
         if in_force.is_overdue() {
-            let message = format!("revision {} was not confirmed in time", in_force.published.revision);
+            let message = format!(
+                "revision {} was not confirmed in time",
+                in_force.published.revision
+            );
             tracing::warn!("{message}");
             self.go_back(&mut in_force, &message);
         }
@@ -452,7 +500,10 @@ impl Controller {
     pub fn roll_back(&self, to: Option<Revision>, how: &How) -> Result<Changed, NotChanged> {
         let in_force = self.in_force.lock().published.revision;
         let tree = match to {
-            Some(revision) => self.history.at(revision).and_then(|state| self.history.tree(&state)),
+            Some(revision) => self
+                .history
+                .at(revision)
+                .and_then(|state| self.history.tree(&state)),
             None => self.tree_before(in_force),
         };
         let tree = tree.map_err(|error| NotChanged::Store(error.to_string()))?;
@@ -463,7 +514,9 @@ impl Controller {
     pub async fn outcome(&self, revision: Revision) -> Option<Outcome> {
         let mut steps = self.steps.subscribe();
         let is_over = |outcome: &Option<Outcome>| {
-            outcome.as_ref().is_some_and(|outcome| outcome.revision >= revision)
+            outcome
+                .as_ref()
+                .is_some_and(|outcome| outcome.revision >= revision)
         };
         let outcome = steps.wait_for(is_over).await.ok()?;
         outcome.clone()
@@ -486,7 +539,7 @@ impl Controller {
             message: message.to_owned(),
             ..How::default()
         };
-        let tree = in_force.tree.clone();
+        let tree = in_force.published.tree.clone();
         self.commit(&tree, before.revision, &how)
             .map_err(|error| format!("{error:?}"))?;
         let published = Published {
@@ -550,24 +603,34 @@ impl Difference {
 }
 
 /// The state that has the resources of both: nothing is removed yet. `None` where nothing is removed, or the two do not go together.
-fn between(before: &Tree, after: &Tree, next: &Published, difference: &Difference) -> Option<Published> {
+fn between(
+    domain: &str,
+    before: &Tree,
+    next: &Published,
+    difference: &Difference,
+) -> Option<Published> {
     if difference.removed.is_empty() {
         return None;
     }
-    let mut both = after.clone();
+    let mut both = (*next.tree).clone();
     for key in &difference.removed {
         let origin = before.origin(key).cloned();
         both.insert(before.resource(key)?.clone(), origin).ok()?;
     }
-    let documents = compiled(&both, None, &BTreeSet::new()).ok()?;
+    let documents = compiled(&both, domain, None, &BTreeSet::new()).ok()?;
     Some(Published {
+        tree: Arc::new(both),
         documents,
         ..next.clone()
     })
 }
 
 /// The waves of each stage. All but the last add to what there was; the last one removes, if there are several.
-fn waves_of(fleet: &fleet::Fleet, before: &Arc<Published>, stages: &[Arc<Published>]) -> Vec<Vec<Wave>> {
+fn waves_of(
+    fleet: &fleet::Fleet,
+    before: &Arc<Published>,
+    stages: &[Arc<Published>],
+) -> Vec<Vec<Wave>> {
     let mut earlier = before;
     let mut all = Vec::new();
     for (index, stage) in stages.iter().enumerate() {
@@ -576,22 +639,39 @@ fn waves_of(fleet: &fleet::Fleet, before: &Arc<Published>, stages: &[Arc<Publish
             _ => Order::SendersFirst,
         };
         let concerned = fleet.nodes().iter();
-        let concerned = concerned.filter(|(_, record)| stage.differs_for(earlier, &record.recipient));
-        let ranked: Vec<_> = concerned.map(|(name, record)| ranked(stage, name, record)).collect();
+        let concerned = concerned.filter(|(_, record)| differs(stage, earlier, record));
+        let ranked: Vec<_> = concerned
+            .map(|(name, record)| ranked(stage, name, record))
+            .collect();
         all.push(waves(&ranked, order));
         earlier = stage;
     }
     all
 }
 
+/// Whether a node gets other parts by a stage.
+fn differs(stage: &Published, earlier: &Published, record: &fleet::NodeRecord) -> bool {
+    let recipient = |state: &Published| state.recipient(&record.node, record.user.as_ref());
+    stage.parts(&recipient(stage)) != earlier.parts(&recipient(earlier))
+}
+
 fn ranked(stage: &Published, name: &Name, record: &fleet::NodeRecord) -> RankedNode {
-    let document = stage.document(&record.recipient);
+    let document = stage.document(&stage.recipient(name, record.user.as_ref()));
     RankedNode {
         name: name.clone(),
         rank: document.map_or(0, |document| document.compiled.rank),
         class: match &record.user {
             Some(_) => "devices".to_owned(),
-            None => document.map_or_else(String::new, |document| format!("rank {}", document.compiled.rank)),
+            None => document.map_or_else(String::new, |document| {
+                format!("rank {}", document.compiled.rank)
+            }),
         },
+    }
+}
+
+fn called(recipient: &Recipient) -> String {
+    match recipient {
+        Recipient::Node(name) => name.to_string(),
+        Recipient::Devices => "devices".to_owned(),
     }
 }

@@ -8,7 +8,6 @@ use tokio::sync::Notify;
 
 use super::published::Published;
 use crate::authority::Member;
-use crate::compile::Recipient;
 use crate::rollout::{Event, Rollout, Stage, Wave};
 
 /// What nodes have and should have.
@@ -39,14 +38,12 @@ pub(super) struct Change {
 /// A node that attends, or has done since the controller started.
 #[derive(Debug)]
 pub(super) struct NodeRecord {
-    pub(super) recipient: Recipient,
+    pub(super) node: Name,
     pub(super) user: Option<Name>,
     /// Of its program.
     pub(super) version: String,
     /// Of its program.
     pub(super) binary: String,
-    /// Unix seconds at which its certificate ends.
-    pub(super) expires: u64,
     /// Unix seconds at which it came or left.
     pub(super) since: u64,
     pub(super) session: Option<Session>,
@@ -88,7 +85,6 @@ pub(super) struct Mark {
 /// What a node that comes says of itself.
 pub(super) struct Arrival {
     pub(super) member: Member,
-    pub(super) recipient: Recipient,
     pub(super) version: String,
     pub(super) binary: Option<Hash>,
 }
@@ -130,11 +126,13 @@ impl Fleet {
             wake: Arc::new(Notify::new()),
         };
         let record = NodeRecord {
-            recipient: arrival.recipient,
+            node: arrival.member.node.clone(),
             user: arrival.member.user,
             version: arrival.version,
-            binary: arrival.binary.map(|hash| hash.to_string()).unwrap_or_default(),
-            expires: arrival.member.expires,
+            binary: arrival
+                .binary
+                .map(|hash| hash.to_string())
+                .unwrap_or_default(),
             since: now,
             session: Some(session.clone()),
             word: None,
@@ -149,7 +147,10 @@ impl Fleet {
 
     /// Whether this is the node's stream.
     pub(super) fn is_current(&self, node: &Name, session: u64) -> bool {
-        let found = self.nodes.get(node).and_then(|record| record.session.as_ref());
+        let found = self
+            .nodes
+            .get(node)
+            .and_then(|record| record.session.as_ref());
         found.is_some_and(|current| current.id == session)
     }
 
@@ -247,7 +248,11 @@ impl Fleet {
             return Vec::new();
         };
         let nodes = &self.nodes;
-        let attends = |node: &Name| nodes.get(node).is_some_and(|record| record.session.is_some());
+        let attends = |node: &Name| {
+            nodes
+                .get(node)
+                .is_some_and(|record| record.session.is_some())
+        };
         let events = take(rollout, &attends);
         for event in &events {
             match event {
@@ -269,13 +274,18 @@ impl Fleet {
     }
 
     fn wake(&self, nodes: &[Name]) {
-        let sessions = nodes.iter().filter_map(|node| self.nodes.get(node)?.session.as_ref());
+        let sessions = nodes
+            .iter()
+            .filter_map(|node| self.nodes.get(node)?.session.as_ref());
         sessions.for_each(|session| session.wake.notify_one());
     }
 
     /// Wakes everybody to look at the target again.
     pub(super) fn wake_all(&self) {
-        let sessions = self.nodes.values().filter_map(|record| record.session.as_ref());
+        let sessions = self
+            .nodes
+            .values()
+            .filter_map(|record| record.session.as_ref());
         sessions.for_each(|session| session.wake.notify_one());
     }
 }

@@ -6,9 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hermes_api::{
-    AgentMessage, ControllerMessage, JoinAnswer, JoinRequest, RenewRequest, methods,
-};
+use hermes_api::{AgentMessage, ControllerMessage, JoinAnswer, JoinRequest, RenewRequest, methods};
 use hermes_net::clock::unix_seconds;
 use hyper::body::Incoming;
 use prost::Message;
@@ -19,8 +17,8 @@ use tonic::server::Grpc;
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::attend;
 use super::Controller;
+use super::attend;
 use crate::authority::Member;
 
 /// Bytes of the longest message of an agent.
@@ -43,15 +41,19 @@ pub(super) async fn answer(
 ) -> http::Response<Body> {
     match request.uri().path() {
         methods::JOIN => {
-            let join = move |request| join(controller, caller, request);
-            grpc::<JoinRequest, JoinAnswer>().unary(Call(join), request).await
+            let join = move |request| join(controller.clone(), caller.clone(), request);
+            grpc::<JoinRequest, JoinAnswer>()
+                .unary(Call(join), request)
+                .await
         }
         methods::RENEW => {
-            let renew = move |request| renew(controller, caller, request);
-            grpc::<RenewRequest, JoinAnswer>().unary(Call(renew), request).await
+            let renew = move |request| renew(controller.clone(), caller.clone(), request);
+            grpc::<RenewRequest, JoinAnswer>()
+                .unary(Call(renew), request)
+                .await
         }
         methods::ATTEND => {
-            let attend = move |request| attend(controller, caller, request);
+            let attend = move |request| attend(controller.clone(), caller.clone(), request);
             grpc::<AgentMessage, ControllerMessage>()
                 .streaming(Call(attend), request)
                 .await
@@ -91,7 +93,9 @@ async fn renew(
     let chain = caller.chain.ok_or_else(without_certificate)?;
     let request = request.into_inner().request;
     let renewed = blocking(move || controller.renew(&chain, &request, unix_seconds())).await?;
-    renewed.map(Response::new).map_err(Status::permission_denied)
+    renewed
+        .map(Response::new)
+        .map_err(Status::permission_denied)
 }
 
 async fn attend(
@@ -118,7 +122,9 @@ async fn judge(controller: Arc<Controller>, caller: Caller) -> Result<Member, St
 }
 
 fn without_certificate() -> Status {
-    Status::unauthenticated("only members of the overlay may call this, and they show a certificate")
+    Status::unauthenticated(
+        "only members of the overlay may call this, and they show a certificate",
+    )
 }
 
 /// The store may stand still, and must not stop the run time.

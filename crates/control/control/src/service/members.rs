@@ -92,8 +92,13 @@ impl Controller {
         let said = |error: &dyn std::fmt::Display| error.to_string();
         self.authority.tend(now).map_err(|error| said(&error))?;
         self.republish("authorities and revocations of today")?;
-        let identity = self.authority.controller_identity(now).map_err(|error| said(&error))?;
+        let identity = self
+            .authority
+            .controller_identity(now)
+            .map_err(|error| said(&error))?;
         *self.tls.lock() = tls::server_config(&identity.certificates, &identity.key)?;
-        self.history.collect_garbage(now).map_err(|error| said(&error))
+        self.history
+            .collect_garbage(now)
+            .map_err(|error| said(&error))
     }
 }

@@ -27,8 +27,8 @@ use tokio::sync::watch;
 use tonic::Status;
 
 use self::accept::Rooms;
-pub use self::change::{Changed, How, NotChanged, Outcome};
 use self::change::InForce;
+pub use self::change::{Changed, How, NotChanged, Outcome};
 use self::fleet::{Arrival, Fleet, Mark, Session, Target, Word};
 use self::published::Published;
 use crate::authority::Authority;
@@ -80,13 +80,20 @@ impl Controller {
     pub fn open(store: Arc<dyn Store>, about: About) -> Result<Arc<Self>, String> {
         let now = unix_seconds();
         let said = |error: &dyn std::fmt::Display| error.to_string();
-        let authority = Authority::open_or_make(store.clone(), about.overlay.clone(), about.trust_domain.clone(), now)
-            .map_err(|error| said(&error))?;
+        let authority = Authority::open_or_make(
+            store.clone(),
+            about.overlay.clone(),
+            about.trust_domain.clone(),
+            now,
+        )
+        .map_err(|error| said(&error))?;
         let key = authority.signing_key().map_err(|error| said(&error))?;
-        let identity = authority.controller_identity(now).map_err(|error| said(&error))?;
+        let identity = authority
+            .controller_identity(now)
+            .map_err(|error| said(&error))?;
         let tls = tls::server_config(&identity.certificates, &identity.key)?;
         let history = History::new(store);
-        let in_force = InForce::read(&history, &authority, now)?;
+        let in_force = InForce::read(&history, &authority, &about.trust_domain, now)?;
 
         Ok(Arc::new(Self {
             about,
@@ -116,10 +123,15 @@ impl Controller {
             tick.tick().await;
             let events = self.fleet.lock().tick(self.now());
             self.follow(events);
-            if self.in_force.try_lock().is_some_and(|in_force| in_force.is_overdue()) {
+            if self
+                .in_force
+                .try_lock()
+                .is_some_and(|in_force| in_force.is_overdue())
+            {
                 let controller = self.clone();
                 // One after the other: the next look finds that it has returned.
-                let _ = tokio::task::spawn_blocking(move || controller.return_if_unconfirmed()).await;
+                let _ =
+                    tokio::task::spawn_blocking(move || controller.return_if_unconfirmed()).await;
             }
         }
     }
@@ -155,7 +167,7 @@ impl Controller {
 
     /// Whether the overlay has no resources yet.
     pub fn is_empty(&self) -> bool {
-        self.in_force.lock().tree.len() == 0
+        self.in_force.lock().published.tree.is_empty()
     }
 
     // What the stream of a node asks.
@@ -181,7 +193,12 @@ impl Controller {
         Ok(fleet.is_current(node, session).then(|| fleet.target(node)))
     }
 
-    fn statement(&self, published: &Published, node: &Name, recipient: &Recipient) -> Option<Statement> {
+    fn statement(
+        &self,
+        published: &Published,
+        node: &Name,
+        recipient: &Recipient,
+    ) -> Option<Statement> {
         published.statement(&self.about.overlay, node, recipient)
     }
 
@@ -207,7 +224,10 @@ impl Controller {
 
     /// What follows from the steps of a change, beside the nodes that were woken. The store is written elsewhere: it may block.
     fn follow(self: &Arc<Self>, events: Vec<Event>) {
-        if events.iter().all(|event| matches!(event, Event::Reach { .. })) {
+        if events
+            .iter()
+            .all(|event| matches!(event, Event::Reach { .. }))
+        {
             return;
         }
         let controller = self.clone();

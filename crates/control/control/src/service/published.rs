@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hermes_api::{Hash, Name, Revision, Statement, parts};
 
 use crate::compile::{Compiled, Recipient};
+use crate::resources::Tree;
 
 /// A part of statements.
 #[derive(Debug, Clone)]
@@ -34,6 +35,8 @@ pub(super) struct Document {
 #[derive(Debug, Clone)]
 pub(super) struct Published {
     pub(super) revision: Revision,
+    /// The resources that it is made of.
+    pub(super) tree: Arc<Tree>,
     pub(super) documents: BTreeMap<Recipient, Arc<Document>>,
     pub(super) authorities: Part,
     pub(super) revoked: Part,
@@ -42,13 +45,24 @@ pub(super) struct Published {
 }
 
 impl Published {
+    /// Whose document a member gets: its own, or that of all devices.
+    pub(super) fn recipient(&self, node: &Name, user: Option<&Name>) -> Recipient {
+        let described = self.tree.node(node).map(|node| node.user.as_ref());
+        match (described, user) {
+            (Some(described), user) if described == user => Recipient::Node(node.clone()),
+            // A device that has the name of a node, or of another user's device, gets nothing that is theirs.
+            (_, Some(_)) => Recipient::Devices,
+            (_, None) => Recipient::Node(node.clone()),
+        }
+    }
+
     /// The document of a node.
     pub(super) fn document(&self, recipient: &Recipient) -> Option<&Arc<Document>> {
         self.documents.get(recipient)
     }
 
     /// The parts of a node in this state.
-    fn parts(&self, recipient: &Recipient) -> Option<BTreeMap<String, Hash>> {
+    pub(super) fn parts(&self, recipient: &Recipient) -> Option<BTreeMap<String, Hash>> {
         let document = self.document(recipient)?;
         let named = [
             (parts::DOCUMENT, &document.part),

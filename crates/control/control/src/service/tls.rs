@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme};
 
@@ -14,7 +14,8 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, ServerConfig, Sign
 /// # Errors
 /// The certificates or the key cannot be used.
 pub(super) fn server_config(certificates: &str, key: &str) -> Result<Arc<ServerConfig>, String> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
+    let chain: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
     let chain = chain.map_err(|error| error.to_string())?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| error.to_string())?;
     let provider = Arc::new(aws_lc_rs::default_provider());

@@ -58,7 +58,9 @@ pub async fn run(apply: &Apply, output: Output) -> Result<(), Failure> {
     let answer = apply.controller.post("/apply", &asked).await?;
     changes::follow(&apply.controller, answer, output).await?;
     if let Some(time) = apply.confirm.filter(|_| !output.json) {
-        output.line(format_args!("it returns in {time:?} unless you say: hermes confirm --overlay"));
+        output.line(format_args!(
+            "it returns in {time:?} unless you say: hermes confirm --overlay"
+        ));
     }
     Ok(())
 }
@@ -137,9 +139,13 @@ pub struct Expose {
 pub async fn expose(expose: &Expose, output: Output) -> Result<(), Failure> {
     let node = match &expose.node {
         Some(node) => node.clone(),
-        None => super::about(&expose.controller).await?.node.ok_or_else(|| {
-            Failure::invalid("the controller is no node").remedy("say which one with --node NAME")
-        })?,
+        None => super::about(&expose.controller)
+            .await?
+            .node
+            .ok_or_else(|| {
+                Failure::invalid("the controller is no node")
+                    .remedy("say which one with --node NAME")
+            })?,
     };
     let asked = asked::Expose {
         name: expose.name.clone(),

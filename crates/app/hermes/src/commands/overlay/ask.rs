@@ -1,8 +1,9 @@
 //! Asking a controller on this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use hermes_config::{Place, Problem};
 use http::Method;
 use serde::Serialize;
 use serde_json::Value;
@@ -14,7 +15,12 @@ use crate::failure::Failure;
 #[derive(Debug, Clone, Default, Args)]
 pub struct ControllerSocket {
     /// Socket of the controller. Default: `controller/controller.sock` in the folder for state.
-    #[arg(long, value_name = "PATH", env = "HERMES_CONTROLLER_SOCKET", hide_env = true)]
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "HERMES_CONTROLLER_SOCKET",
+        hide_env = true
+    )]
     controller: Option<PathBuf>,
 }
 
@@ -59,11 +65,43 @@ impl ControllerSocket {
 }
 
 fn refused(status: u16, answer: &Value) -> Failure {
-    let reason = answer["error"].as_str().map_or_else(|| answer.to_string(), str::to_owned);
-    let problems = serde_json::from_value(answer["problems"].clone()).unwrap_or_default();
+    let reason = answer["error"]
+        .as_str()
+        .map_or_else(|| answer.to_string(), str::to_owned);
+    let problems = answer["problems"].as_array().into_iter().flatten();
+    let problems = problems.map(problem).collect();
     let failure = match status {
         400 | 422 => Failure::invalid(reason),
         _ => Failure::failed(reason),
     };
-    Failure { problems, ..failure }
+    Failure {
+        problems,
+        ..failure
+    }
+}
+
+/// A mistake in a resource, named by the resource and the field.
+fn problem(found: &Value) -> Problem {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let path = text(&found["path"]).unwrap_or_default();
+    let path = match (found["resource"].as_str(), path.as_str()) {
+        (Some(resource), "") => resource.to_owned(),
+        (Some(resource), path) => format!("{resource}: {path}"),
+        (None, path) => path.to_owned(),
+    };
+    Problem {
+        place: place(&found["place"]),
+        remedy: text(&found["remedy"]),
+        ..Problem::new(path, text(&found["reason"]).unwrap_or_default())
+    }
+}
+
+fn place(place: &Value) -> Option<Place> {
+    let number = |value: &Value| usize::try_from(value.as_u64()?).ok();
+    let file = Path::new(place["file"].as_str()?);
+    Some(Place::new(
+        file,
+        number(&place["line"])?,
+        number(&place["column"])?,
+    ))
 }

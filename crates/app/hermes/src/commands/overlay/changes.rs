@@ -29,7 +29,11 @@ pub(super) fn show(changed: &Changed, output: Output) {
     for (colour, sign, keys) in lines {
         for key in keys {
             let line = format!("{sign} {key}");
-            output.line(if sign == '~' { line } else { output.paint(colour, &line) });
+            output.line(if sign == '~' {
+                line
+            } else {
+                output.paint(colour, &line)
+            });
         }
     }
 }
@@ -44,7 +48,8 @@ pub(super) async fn follow(
     output: Output,
 ) -> Result<(), Failure> {
     let changed: Changed = admin::typed(answer)?;
-    let is_empty = changed.added.is_empty() && changed.changed.is_empty() && changed.removed.is_empty();
+    let is_empty =
+        changed.added.is_empty() && changed.changed.is_empty() && changed.removed.is_empty();
     if !output.json {
         show(&changed, output);
     }
@@ -52,12 +57,17 @@ pub(super) async fn follow(
         if output.json {
             output.value(&changed);
         } else {
-            output.line(format_args!("no difference from revision {}", changed.revision));
+            output.line(format_args!(
+                "no difference from revision {}",
+                changed.revision
+            ));
         }
         return Ok(());
     }
 
-    let outcome = controller.get(&format!("/outcome?{}", changed.revision)).await?;
+    let outcome = controller
+        .get(&format!("/outcome?{}", changed.revision))
+        .await?;
     let outcome: Outcome = admin::typed(outcome)?;
     if output.json {
         output.value(&serde_json::json!({ "changed": changed, "outcome": outcome }));
@@ -67,7 +77,10 @@ pub(super) async fn follow(
         None => {
             let count = changed.nodes;
             let nodes = if count == 1 { "node" } else { "nodes" };
-            output.line(format_args!("revision {} is in force at {count} {nodes}", changed.revision));
+            output.line(format_args!(
+                "revision {} is in force at {count} {nodes}",
+                changed.revision
+            ));
             Ok(())
         }
         Some(refusal) => Err(Failure::failed(format!(

@@ -54,7 +54,8 @@ pub struct ControllerArguments {
 /// # Errors
 /// Its folder cannot be read, another controller uses it, or its addresses cannot be bound.
 pub async fn run(arguments: ControllerArguments, output: Output) -> Result<(), Failure> {
-    let mut signals = Signals::new(false).map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let mut signals =
+        Signals::new(false).map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let folder = super::folder(arguments.state.as_deref(), "controller")?;
     // Keys of the authority are in memory.
     let _ = hermes_net::os::allow_dumps(false);
@@ -142,15 +143,25 @@ fn first(arguments: &ControllerArguments, url: &str) -> Result<Vec<Resource>, St
 }
 
 /// Serves on a thread of its own, so that its work never delays the node of this process; returns the port of agents.
-fn serve(controller: Arc<Controller>, arguments: &ControllerArguments, folder: &Path) -> Result<u16, Failure> {
-    let unbound = |place: String| move |error: std::io::Error| Failure::failed(format!("{place}: {error}"));
-    let agents = std::net::TcpListener::bind(arguments.listen).map_err(unbound(arguments.listen.to_string()))?;
-    let port = agents.local_addr().map_or(arguments.listen.port(), |address| address.port());
+fn serve(
+    controller: Arc<Controller>,
+    arguments: &ControllerArguments,
+    folder: &Path,
+) -> Result<u16, Failure> {
+    let unbound =
+        |place: String| move |error: std::io::Error| Failure::failed(format!("{place}: {error}"));
+    let agents = std::net::TcpListener::bind(arguments.listen)
+        .map_err(unbound(arguments.listen.to_string()))?;
+    let port = agents
+        .local_addr()
+        .map_or(arguments.listen.port(), |address| address.port());
     let socket = folder.join(SOCKET);
     // The store is locked by this process: a socket that is there belongs to one that has ended.
     let _ = std::fs::remove_file(&socket);
-    let operators = std::os::unix::net::UnixListener::bind(&socket).map_err(unbound(socket.display().to_string()))?;
-    std::fs::set_permissions(&socket, Permissions::from_mode(0o600)).map_err(unbound(socket.display().to_string()))?;
+    let operators = std::os::unix::net::UnixListener::bind(&socket)
+        .map_err(unbound(socket.display().to_string()))?;
+    std::fs::set_permissions(&socket, Permissions::from_mode(0o600))
+        .map_err(unbound(socket.display().to_string()))?;
 
     let thread = std::thread::Builder::new().name("controller".to_owned());
     let spawned = thread.spawn(move || {
@@ -173,7 +184,9 @@ fn serve(controller: Arc<Controller>, arguments: &ControllerArguments, folder: &
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
 }
 
 /// The membership of the controller's own node, which joins as every other does.
@@ -185,7 +198,9 @@ async fn own_membership(
 ) -> Result<Membership, Failure> {
     /// How long the node's own token counts.
     const LIFETIME: Duration = Duration::from_secs(60);
-    let known = state.membership().map_err(|error| Failure::failed(error.to_string()))?;
+    let known = state
+        .membership()
+        .map_err(|error| Failure::failed(error.to_string()))?;
     if let Some(known) = known {
         return Ok(known);
     }
@@ -224,7 +239,10 @@ fn tell(controller: &Controller, arguments: &ControllerArguments, folder: &Path,
         about.url,
         folder.display()
     ));
-    let place = arguments.state.as_ref().map(|_| format!(" --controller {}", folder.join(SOCKET).display()));
+    let place = arguments
+        .state
+        .as_ref()
+        .map(|_| format!(" --controller {}", folder.join(SOCKET).display()));
     output.line(format_args!(
         "next: hermes token create --user alice{}",
         place.unwrap_or_default()

@@ -26,14 +26,19 @@ pub struct Get {
 /// # Errors
 /// The controller cannot be reached.
 pub async fn get(get: &Get, output: Output) -> Result<(), Failure> {
-    let answer = get.controller.get(&format!("/resources?{}", get.key)).await?;
+    let answer = get
+        .controller
+        .get(&format!("/resources?{}", get.key))
+        .await?;
     if output.json {
         output.value(&answer);
         return Ok(());
     }
     let yaml = answer["yaml"].as_str().unwrap_or_default();
     let revision: Revision = admin::typed(answer["revision"].clone())?;
-    output.line(format_args!("# revision {revision}: hermes apply --base {revision} FILE"));
+    output.line(format_args!(
+        "# revision {revision}: hermes apply --base {revision} FILE"
+    ));
     output.line(yaml.trim_end());
     Ok(())
 }
@@ -79,7 +84,9 @@ pub async fn history(history: &History, output: Output) -> Result<(), Failure> {
 
 /// A Unix time as people write it, in UTC.
 fn time(seconds: u64) -> String {
-    let time = i64::try_from(seconds).ok().and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
+    let time = i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
     let Some(time) = time else {
         return seconds.to_string();
     };
@@ -112,7 +119,15 @@ pub async fn nodes(nodes: &Nodes, output: Output) -> Result<(), Failure> {
         return Ok(());
     }
     let views: Vec<NodeView> = admin::typed(answer)?;
-    let mut table = plain(&["NODE", "USER", "ATTENDS", "REVISION", "STATE", "VERSION", "CERTIFICATE UNTIL"]);
+    let mut table = plain(&[
+        "NODE",
+        "USER",
+        "ATTENDS",
+        "REVISION",
+        "STATE",
+        "VERSION",
+        "CERTIFICATE UNTIL",
+    ]);
     for view in views {
         let state = match view.reason.as_str() {
             "" => view.state,
@@ -120,9 +135,13 @@ pub async fn nodes(nodes: &Nodes, output: Output) -> Result<(), Failure> {
         };
         table.add_row([
             view.node,
-            view.user.unwrap_or_else(|| crate::table::NOTHING.to_owned()),
+            view.user
+                .unwrap_or_else(|| crate::table::NOTHING.to_owned()),
             if view.attends { "yes" } else { "no" }.to_owned(),
-            view.revision.map_or_else(|| crate::table::NOTHING.to_owned(), |revision| revision.to_string()),
+            view.revision.map_or_else(
+                || crate::table::NOTHING.to_owned(),
+                |revision| revision.to_string(),
+            ),
             state,
             view.version,
             time(view.expires),
