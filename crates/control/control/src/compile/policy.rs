@@ -1,7 +1,11 @@
 //! The policy of a proxy: the rules about all that it knows.
 
+use std::collections::BTreeSet;
+
 use hermes_api::Name;
+use hermes_config::element;
 use hermes_config::model::{HostMatch, PolicyRule, TargetMatch};
+use hermes_rules::shadow::{Shadow, shadowed_rules};
 use serde_json::{Map, Value as Json, json};
 
 use super::draft::Draft;
@@ -11,42 +15,79 @@ use super::routes::note_groups;
 use super::source_map::SourceField;
 use crate::resources::{Kind, PolicySpec, Resource, Spec};
 
+/// A rule of a node's policy.
+struct Asked<'t> {
+    json: Json,
+    rule: &'t PolicyRule,
+    resource: &'t Resource,
+    index: usize,
+}
+
 /// Adds the policy of a node, which denies everything that no rule allows.
 pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
-    let mut rules: Vec<(Json, Option<SourceField>)> = Vec::new();
+    let mut list = Vec::new();
     if plan
         .graph
         .node(node)
         .is_some_and(|spec| spec.listen.is_some())
     {
-        rules.push((strangers(), None));
+        list.push(strangers());
     }
+    for asked in needed(rules(plan, node)) {
+        let users = asked.rule.matches.user.as_deref().unwrap_or_default();
+        note_groups(users, draft);
+        let field = element("spec.rules", asked.index);
+        let source = SourceField::copied(asked.resource.key(), field);
+        draft.source(element("policy.rules", list.len()), Some(source));
+        list.push(asked.json);
+    }
+    draft.set("policy", json!({ "rules": list }), None);
+}
 
+/// The rules of all policies about names that a node knows, in their order.
+fn rules<'t>(plan: &Plan<'t>, node: &Name) -> Vec<Asked<'t>> {
     let known = known_targets(plan, node);
+    let mut rules = Vec::new();
     for (resource, policy) in policies(plan, node) {
         let written = &resource.written()["rules"];
         for (index, rule) in policy.rules.iter().enumerate() {
-            if !concerns(rule, known.as_deref()) {
-                continue;
+            if concerns(rule, known.as_deref()) {
+                let name = rule_name(resource, policy, index);
+                rules.push(Asked {
+                    json: named(name, &written[index]),
+                    rule,
+                    resource,
+                    index,
+                });
             }
-            let name = rule_name(resource, policy, index);
-            let json = named(name, &written[index]);
-            // Two policies may say the same; the second one would be a rule that never decides.
-            if rules.iter().any(|(other, _)| is_alike(other, &json)) {
-                continue;
-            }
-            note_groups(rule.matches.user.as_deref().unwrap_or_default(), draft);
-            let source = SourceField::copied(resource.key(), format!("spec.rules[{index}]"));
-            rules.push((json, Some(source)));
         }
     }
+    rules
+}
 
-    let mut list = Vec::with_capacity(rules.len());
-    for (rule, source) in rules {
-        draft.source(format!("policy.rules[{}]", list.len()), source);
-        list.push(rule);
+/// The rules without those that allow what an earlier policy allows. Nodes refuse rules that never decide, and two policies may well
+/// allow the same; a rule that could not deny stays, so that its author is told.
+fn needed(mut rules: Vec<Asked<'_>>) -> Vec<Asked<'_>> {
+    let only_allows = |rule: &PolicyRule| rule.allow == Some(true) && rule.set.is_empty();
+    loop {
+        let typed: Vec<PolicyRule> = rules.iter().map(|asked| asked.rule.clone()).collect();
+        let shadows = shadowed_rules(&typed);
+        let is_needless = |shadow: &&Shadow| {
+            let are_apart = rules[shadow.dead].resource.key() != rules[shadow.by].resource.key();
+            are_apart && only_allows(&typed[shadow.dead]) && only_allows(&typed[shadow.by])
+        };
+        let needless: BTreeSet<usize> = shadows
+            .iter()
+            .filter(is_needless)
+            .map(|shadow| shadow.dead)
+            .collect();
+        if needless.is_empty() {
+            return rules;
+        }
+        // The first rule to blame for another one may itself go: then the rule before it allows both.
+        let mut index = 0..;
+        rules.retain(|_| index.next().is_none_or(|index| !needless.contains(&index)));
     }
-    draft.set("policy", json!({ "rules": list }), None);
 }
 
 /// A certificate of the overlay that is no peer here names a user that rules do not mean.
@@ -123,14 +164,4 @@ fn named(name: String, rule: &Json) -> Json {
     let others = others.filter(|(key, _)| *key != "name");
     named.extend(others.map(|(key, value)| (key.clone(), value.clone())));
     Json::Object(named)
-}
-
-/// Whether two rules differ in their names alone.
-fn is_alike(one: &Json, other: &Json) -> bool {
-    let unnamed = |rule: &Json| {
-        let mut rule = rule.clone();
-        rule["name"] = Json::Null;
-        rule
-    };
-    unnamed(one) == unnamed(other)
 }

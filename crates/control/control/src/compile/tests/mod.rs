@@ -6,6 +6,9 @@
 )]
 
 mod golden;
+mod mistakes;
+mod overlay;
+mod walk;
 
 use std::path::Path;
 

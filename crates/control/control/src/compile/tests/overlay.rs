@@ -1,0 +1,248 @@
+//! Random small overlays, and what they should do.
+
+use fastrand::Rng;
+use serde_json::{Value as Json, json};
+
+use crate::resources::{API_VERSION, Key, Kind, Resource, Tree};
+
+/// Users of random overlays.
+pub(super) const USERS: [&str; 4] = ["alice", "bob", "carol", "dave"];
+
+/// Names that they ask for.
+pub(super) const TARGETS: [&str; 4] = ["video", "db", "mail", "wiki"];
+
+/// A random overlay, in words of its own.
+#[derive(Debug, Clone)]
+pub(super) struct Sketch {
+    pub(super) nodes: Vec<NodeSketch>,
+    /// From and to; `None`: each may send to each.
+    links: Option<Vec<[usize; 2]>>,
+    /// The nodes of each service, with their weights.
+    pub(super) services: Vec<Vec<(usize, u16)>>,
+    names: Vec<NameSketch>,
+    rules: Vec<RuleSketch>,
+    /// The members of the only group.
+    group: Vec<&'static str>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct NodeSketch {
+    pub(super) ingress: bool,
+    has_listener: bool,
+}
+
+#[derive(Debug, Clone)]
+struct NameSketch {
+    target: &'static str,
+    users: Option<Users>,
+    service: usize,
+}
+
+#[derive(Debug, Clone)]
+struct RuleSketch {
+    order: i16,
+    target: Option<&'static str>,
+    users: Users,
+    allows: bool,
+}
+
+/// Users, as resources name them.
+#[derive(Debug, Clone)]
+enum Users {
+    All,
+    One(&'static str),
+    Group,
+}
+
+impl Users {
+    fn random(random: &mut Rng) -> Self {
+        match random.u8(0..4) {
+            0 => Self::All,
+            1 => Self::Group,
+            _ => Self::One(USERS[random.usize(0..USERS.len())]),
+        }
+    }
+
+    fn json(&self) -> Json {
+        match self {
+            Self::All => json!("*"),
+            Self::One(user) => json!(user),
+            Self::Group => json!("group:team"),
+        }
+    }
+}
+
+/// What becomes of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is refused where it enters.
+    Refused,
+    /// It reaches this service.
+    Reaches(usize),
+}
+
+impl Sketch {
+    pub(super) fn random(random: &mut Rng) -> Self {
+        let count = random.usize(1..7);
+        let nodes = (0..count).map(|index| NodeSketch {
+            ingress: index == 0 || random.u8(0..6) == 0,
+            has_listener: random.u8(0..4) == 0,
+        });
+        let nodes: Vec<_> = nodes.collect();
+        let services = (0..3).map(|_| {
+            let ends = random.usize(1..3);
+            (0..ends)
+                .map(|_| (random.usize(0..count), random.u16(1..4)))
+                .collect()
+        });
+        let services: Vec<_> = services.collect();
+        Self {
+            links: random.bool().then(|| links(&nodes, random)),
+            names: names(random),
+            rules: (0..random.usize(0..7)).map(|_| rule(random)).collect(),
+            group: USERS.into_iter().filter(|_| random.bool()).collect(),
+            nodes,
+            services,
+        }
+    }
+
+    /// What becomes of a request of a user, by the resources alone.
+    pub(super) fn fate(&self, user: &str, target: &str) -> Fate {
+        let mut rules: Vec<_> = self.rules.iter().collect();
+        rules.sort_by_key(|rule| rule.order);
+        let decides = |rule: &&&RuleSketch| {
+            rule.target.is_none_or(|one| one == target) && self.means(&rule.users, user)
+        };
+        let is_allowed = rules.iter().find(decides).is_some_and(|rule| rule.allows);
+        if !is_allowed {
+            return Fate::Refused;
+        }
+
+        let of_target = || self.names.iter().filter(|name| name.target == target);
+        let own = of_target().find(|name| {
+            name.users
+                .as_ref()
+                .is_some_and(|users| self.means(users, user))
+        });
+        let name = own.or_else(|| of_target().find(|name| name.users.is_none()));
+        name.map_or(Fate::Refused, |name| Fate::Reaches(name.service))
+    }
+
+    fn means(&self, users: &Users, user: &str) -> bool {
+        match users {
+            Users::All => true,
+            Users::One(one) => *one == user,
+            Users::Group => self.group.contains(&user),
+        }
+    }
+
+    /// Its resources.
+    pub(super) fn tree(&self) -> Tree {
+        let mut tree = Tree::default();
+        let mut add = |kind: Kind, name: String, spec: Json| {
+            let metadata = json!({ "name": name });
+            let json = json!({ "apiVersion": API_VERSION, "kind": kind.word(), "metadata": metadata, "spec": spec });
+            tree.insert(Resource::from_json(&json).unwrap(), None)
+                .unwrap();
+        };
+        for (index, node) in self.nodes.iter().enumerate() {
+            let mut spec = json!({
+                "listen": "0.0.0.0:8443", "reach": [format!("10.0.0.{index}:8443")], "ingress": node.ingress,
+            });
+            if node.has_listener {
+                spec["listeners"] = json!({ "web": { "http": "127.0.0.1:8080", "user": "alice" } });
+            }
+            add(Kind::Node, format!("n{index}"), spec);
+        }
+        for (index, [from, to]) in self.links.iter().flatten().enumerate() {
+            let spec = json!({ "from": format!("n{from}"), "to": format!("n{to}") });
+            add(Kind::Link, format!("l{index}"), spec);
+        }
+        for (index, ends) in self.services.iter().enumerate() {
+            let ends: Vec<_> = ends
+                .iter()
+                .map(|(node, weight)| json!({ "node": format!("n{node}"), "address": format!("127.0.0.1:800{index}"), "weight": weight }))
+                .collect();
+            add(Kind::Service, format!("s{index}"), json!({ "at": ends }));
+        }
+        for (index, name) in self.names.iter().enumerate() {
+            let mut spec = json!({ "name": name.target, "service": format!("s{}", name.service) });
+            if let Some(users) = &name.users {
+                spec["for"] = users.json();
+            }
+            add(Kind::Name, format!("a{index}"), spec);
+        }
+        for (index, rule) in self.rules.iter().enumerate() {
+            let mut matches = json!({ "user": rule.users.json() });
+            if let Some(target) = rule.target {
+                matches["target"] = json!(target);
+            }
+            let verb = if rule.allows { "allow" } else { "deny" };
+            let spec = json!({ "order": rule.order, "rules": [{ "match": matches, verb: true }] });
+            add(Kind::Policy, format!("p{index}"), spec);
+        }
+        add(
+            Kind::Group,
+            "team".to_owned(),
+            json!({ "members": self.group }),
+        );
+        tree
+    }
+}
+
+/// Each node is reached from one with a smaller number, and sometimes from others; each ingress reaches the first node.
+fn links(nodes: &[NodeSketch], random: &mut Rng) -> Vec<[usize; 2]> {
+    let mut links = Vec::new();
+    for (index, node) in nodes.iter().enumerate().skip(1) {
+        links.push([random.usize(index.saturating_sub(2)..index), index]);
+        if node.ingress {
+            links.push([index, 0]);
+        }
+    }
+    for from in 0..nodes.len() {
+        let to = random.usize(0..nodes.len());
+        if from != to && random.u8(0..4) == 0 && !links.contains(&[from, to]) {
+            links.push([from, to]);
+        }
+    }
+    links
+}
+
+/// One name for all of each target at most, and one for some users before it.
+fn names(random: &mut Rng) -> Vec<NameSketch> {
+    let mut names = Vec::new();
+    for target in TARGETS {
+        let mut add = |users: Option<Users>, random: &mut Rng| {
+            let service = random.usize(0..3);
+            names.push(NameSketch {
+                target,
+                users,
+                service,
+            });
+        };
+        if random.bool() {
+            let user = USERS[random.usize(0..USERS.len())];
+            add(Some(Users::One(user)), random);
+        }
+        if random.u8(0..4) > 0 {
+            add(None, random);
+        }
+    }
+    names
+}
+
+fn rule(random: &mut Rng) -> RuleSketch {
+    RuleSketch {
+        order: random.i16(-2..3),
+        target: random
+            .bool()
+            .then(|| TARGETS[random.usize(0..TARGETS.len())]),
+        users: Users::random(random),
+        allows: random.u8(0..3) > 0,
+    }
+}
+
+/// A key of a resource of the default tenant.
+pub(super) fn key(kind: Kind, name: &str) -> Key {
+    Key::new(kind, name.parse().unwrap())
+}

@@ -1,0 +1,326 @@
+//! Exchanges walk through random overlays, hop by hop, as each node would judge them.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use hermes_config::model::{Document, ExchangeKind, Hops, Terminate};
+use hermes_rules::judge::{Arrived, ArrivedPath, Authenticated, Entrance, Unrouted};
+use hermes_rules::{Fields, Rules, Source, Target};
+use http::{HeaderValue, Method};
+
+use super::super::{Compiled, Compiler, Recipient};
+use super::overlay::{Fate, Sketch, TARGETS, USERS, key};
+use super::{DOMAIN, documents};
+use crate::resources::{Kind, Resource, Tree};
+
+/// Random overlays, or as many as `HERMES_OVERLAYS` says.
+fn seeds() -> std::ops::Range<u64> {
+    let count = std::env::var("HERMES_OVERLAYS").ok();
+    0..count.and_then(|count| count.parse().ok()).unwrap_or(40)
+}
+
+/// A random overlay whose resources fit together; many have nodes that no way leads to.
+fn overlay(random: &mut Rng) -> (Sketch, Tree) {
+    loop {
+        let sketch = Sketch::random(random);
+        let tree = sketch.tree();
+        let Ok(compiler) = Compiler::new(&tree, DOMAIN) else {
+            continue;
+        };
+        // A rule after another one that decides all that it would is a mistake of the operator, and the only one here.
+        let is_sound = compiler.recipients().iter().all(|recipient| {
+            let compiled = compiler.document(recipient).unwrap();
+            let Err(findings) = compiled.prove(&tree) else {
+                return true;
+            };
+            let mut others = findings.0.iter();
+            assert!(
+                others.all(|finding| finding.problem.reason.contains("can never match")),
+                "{findings}\n{}",
+                compiled.document
+            );
+            false
+        });
+        if is_sound {
+            return (sketch, tree);
+        }
+    }
+}
+
+/// A node as it judges.
+struct JudgingNode {
+    document: Document,
+    rules: Rules<()>,
+}
+
+/// All nodes of an overlay.
+struct Network(BTreeMap<String, JudgingNode>);
+
+impl Network {
+    fn of(tree: &Tree) -> Self {
+        let nodes =
+            documents(tree)
+                .into_iter()
+                .filter_map(|(recipient, compiled)| match recipient {
+                    Recipient::Node(name) => Some((name.to_string(), JudgingNode::of(&compiled))),
+                    Recipient::Devices => None,
+                });
+        Self(nodes.collect())
+    }
+
+    /// Follows an exchange that this certificate brings to a node, over every next hop; returns the upstreams where it ends, and after how many
+    /// hops at most.
+    fn follow(
+        &self,
+        at: &str,
+        certificate: &str,
+        request: Request<'_>,
+        hops: usize,
+    ) -> Result<BTreeMap<String, usize>, String> {
+        assert!(hops < 8, "it turns in a circle at {at}");
+        let node = &self.0[at];
+        let judged = node
+            .judge(certificate, request)
+            .map_err(|refusal| format!("{hops} {at}: {refusal}"))?;
+        let route = judged.0;
+        if let Some(Terminate::Upstream(service)) = &route.terminate {
+            return Ok(BTreeMap::from([(service.clone(), hops)]));
+        }
+        let Some(Hops::One(next)) = &route.to else {
+            return Err(format!("{hops} {at}: {:?} leads nowhere", route.name));
+        };
+
+        let own = format!("spiffe://{DOMAIN}/node/{at}");
+        let mut ends = BTreeMap::new();
+        for endpoint in &node.document.upstreams[next].endpoints {
+            let next = endpoint.server_name().unwrap().split('.').next().unwrap();
+            ends.extend(self.follow(next, &own, request, hops + 1)?);
+        }
+        Ok(ends)
+    }
+}
+
+/// A request for a target under the name of a user.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    user: &'a str,
+    target: &'a str,
+}
+
+/// A route that an exchange takes.
+struct Taken(hermes_config::model::Route);
+
+impl JudgingNode {
+    fn of(compiled: &Compiled) -> Self {
+        let document: Document = serde_json::from_value(compiled.document.clone()).unwrap();
+        let node = document.node.clone().unwrap();
+        let rules = Rules::compile(&document, node.into(), |_, _| Some(())).unwrap();
+        Self { document, rules }
+    }
+
+    fn judge(&self, certificate: &str, request: Request<'_>) -> Result<Taken, Unrouted> {
+        let known = self
+            .rules
+            .peers
+            .certified([certificate].into_iter(), Some(certificate));
+        let arrived = Arrived {
+            entrance: Entrance {
+                name: "overlay",
+                config: &self.document.listeners["overlay"],
+                user: None,
+            },
+            source: known.unwrap_or(Source::Client),
+            authenticated: Authenticated {
+                user: Some(certificate),
+                by_certificate: true,
+                ..Authenticated::default()
+            },
+            kind: ExchangeKind::Http,
+            target_host: request.target,
+            target: Target::Host {
+                name: request.target,
+                port: 80,
+            },
+            authority: None,
+            method: &Method::GET,
+            path: ArrivedPath {
+                path: "/",
+                query: None,
+            },
+            protocol: None,
+            peer: None,
+            tls_peer: Some(certificate),
+        };
+        let mut fields = Fields::new();
+        fields.append("user", HeaderValue::from_str(request.user).unwrap());
+        let judged = self.rules.judge(
+            &arrived,
+            fields,
+            0,
+            &mut hermes_rules::judge::RemovedFields::default(),
+        )?;
+        Ok(Taken(judged.route.config.clone()))
+    }
+}
+
+#[test]
+fn allowed_exchanges_reach_their_service_and_others_end_where_they_enter() {
+    let mut fates = [0_u32; 2];
+    let mut far = 0;
+    for seed in seeds() {
+        let (sketch, tree) = overlay(&mut Rng::with_seed(seed));
+        let network = Network::of(&tree);
+        let ingresses = sketch
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| node.ingress);
+        let ingresses: Vec<String> = ingresses.map(|(index, _)| format!("n{index}")).collect();
+        for (user, target) in USERS
+            .into_iter()
+            .flat_map(|user| TARGETS.map(|target| (user, target)))
+        {
+            let certificate = format!("spiffe://{DOMAIN}/user/{user}/laptop");
+            for ingress in &ingresses {
+                let end = network.follow(ingress, &certificate, Request { user, target }, 0);
+                match sketch.fate(user, target) {
+                    Fate::Reaches(service) => {
+                        let end = end.unwrap_or_else(|refusal| {
+                            panic!("seed {seed}: {user} {target} {refusal}")
+                        });
+                        let services: Vec<_> = end.keys().collect();
+                        assert_eq!(
+                            services,
+                            [&format!("service-s{service}")],
+                            "seed {seed}: {user} {target}"
+                        );
+                        fates[0] += 1;
+                        far += u32::from(end.into_values().any(|hops| hops > 1));
+                    }
+                    Fate::Refused => {
+                        let refusal = end.expect_err("a refusal");
+                        assert!(
+                            refusal.starts_with("0 "),
+                            "seed {seed}: {user} {target} {refusal}"
+                        );
+                        fates[1] += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(fates.iter().all(|count| *count > 100), "{fates:?}");
+    assert!(far > 20, "{far} went through a relay");
+}
+
+#[test]
+fn certificates_that_send_nothing_to_a_node_are_refused_there() {
+    let mut refused = 0;
+    for seed in seeds() {
+        let (sketch, tree) = overlay(&mut Rng::with_seed(seed));
+        let network = Network::of(&tree);
+        for (index, node) in sketch.nodes.iter().enumerate() {
+            let name = format!("n{index}");
+            let judging = &network.0[&name];
+            let mut certificates = vec![
+                format!("spiffe://{DOMAIN}/node/elsewhere"),
+                format!("spiffe://{DOMAIN}/user/alice"),
+            ];
+            if !node.ingress {
+                certificates.push(format!("spiffe://{DOMAIN}/user/alice/laptop"));
+            }
+            let nodes = (0..sketch.nodes.len()).map(|other| format!("n{other}"));
+            let strangers = nodes.filter(|other| {
+                !judging
+                    .document
+                    .peers
+                    .contains_key(&format!("node-{other}"))
+            });
+            certificates.extend(strangers.map(|other| format!("spiffe://{DOMAIN}/node/{other}")));
+            for certificate in certificates {
+                for target in TARGETS {
+                    let judged = judging.judge(
+                        &certificate,
+                        Request {
+                            user: "alice",
+                            target,
+                        },
+                    );
+                    assert!(judged.is_err(), "seed {seed}: {certificate} at {name}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+#[test]
+fn a_device_that_joins_changes_no_document() {
+    for seed in seeds() {
+        let (_, tree) = overlay(&mut Rng::with_seed(seed));
+        let mut joined = tree.clone();
+        let json = serde_json::json!({
+            "apiVersion": "hermes/v1", "kind": "Node", "metadata": { "name": "laptop" }, "spec": { "user": "alice" },
+        });
+        let device = Resource::from_json(&json).unwrap();
+        joined.insert(device.clone(), None).unwrap();
+        let after: BTreeMap<_, _> = documents(&joined).into_iter().collect();
+        for (recipient, compiled) in documents(&tree) {
+            assert_eq!(
+                after[&recipient].blob(),
+                compiled.blob(),
+                "seed {seed}: {recipient:?}"
+            );
+            assert!(
+                !compiled.reads.concern(None, Some(&device)),
+                "{recipient:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_change_of_what_a_document_does_not_read_leaves_it_as_it_is() {
+    let mut kept = 0;
+    let mut changed = 0;
+    for seed in seeds() {
+        let mut random = Rng::with_seed(seed);
+        let (_, tree) = overlay(&mut random);
+        let (_, other) = overlay(&mut random);
+        let compiler = Compiler::new(&tree, DOMAIN).unwrap();
+        let recipients = compiler.recipients().into_iter();
+        let before: BTreeMap<Recipient, Compiled> = recipients
+            .map(|recipient| (recipient.clone(), compiler.document(&recipient).unwrap()))
+            .collect();
+        for key in [
+            key(Kind::Group, "team"),
+            key(Kind::Policy, "p0"),
+            key(Kind::Name, "a0"),
+            key(Kind::Node, "n1"),
+            key(Kind::Link, "l0"),
+        ] {
+            let mut next = tree.clone();
+            match other.resource(&key) {
+                Some(resource) => next.insert(resource.clone(), None).unwrap(),
+                None => drop(next.remove(&key)),
+            }
+            let Ok(compiler) = Compiler::new(&next, DOMAIN) else {
+                continue;
+            };
+            for (recipient, compiled) in &before {
+                let Ok(after) = compiler.document(recipient) else {
+                    continue;
+                };
+                let is_read = compiled
+                    .reads
+                    .concern(tree.resource(&key), next.resource(&key));
+                let is_same = after.blob() == compiled.blob();
+                assert!(is_read || is_same, "seed {seed}: {key} {recipient:?}");
+                kept += u32::from(!is_read);
+                changed += u32::from(!is_same);
+            }
+        }
+    }
+    assert!(kept > 100 && changed > 100, "{kept} {changed}");
+}
