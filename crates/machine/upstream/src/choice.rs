@@ -151,7 +151,7 @@ impl Choice {
         let Some(own) = &self.zone else { return };
         let at_home: Vec<_> = endpoints
             .iter()
-            .map(|one| one.zone.as_ref() == Some(own))
+            .map(|one| one.zone() == Some(own))
             .collect();
         let weight = |home: bool, only_ready: bool| {
             let side = candidates

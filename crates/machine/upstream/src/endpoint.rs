@@ -36,9 +36,8 @@ pub(crate) struct Endpoint {
     /// The address as it is configured.
     pub(crate) text: Arc<str>,
     pub(crate) weight: u16,
-    pub(crate) zone: Option<String>,
-    /// The name in its certificate, where it has one of its own.
-    pub(crate) server_name: Option<String>,
+    /// As it is written.
+    config: model::Endpoint,
     /// `None` for a Unix socket.
     pub(crate) addresses: Option<Arc<Addresses>>,
     /// Whether QUIC reaches it.
@@ -90,8 +89,7 @@ impl Endpoint {
         Self {
             text,
             weight: config.weight().max(1),
-            zone: config.zone().map(str::to_owned),
-            server_name: config.server_name().map(str::to_owned),
+            config: config.clone(),
             address,
             addresses,
             quic: Memory::default(),
@@ -111,7 +109,12 @@ impl Endpoint {
 
     /// The name that its certificate must have.
     pub(crate) fn name_in_certificate<'a>(&'a self, security: &'a Security) -> &'a str {
-        security.server_name(self.server_name.as_deref(), &self.address)
+        security.server_name(self.config.server_name(), &self.address)
+    }
+
+    /// Where it stands.
+    pub(crate) fn zone(&self) -> Option<&str> {
+        self.config.zone()
     }
 
     /// Exchanges that it is serving, or connecting for.

@@ -309,7 +309,7 @@ impl Upstream {
         EndpointStatus {
             address: endpoint.text.to_string(),
             weight: endpoint.weight,
-            zone: endpoint.zone.clone(),
+            zone: endpoint.zone().map(str::to_owned),
             health,
             reason,
             addresses: endpoint

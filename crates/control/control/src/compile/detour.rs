@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use hermes_api::Name;
 use hermes_config::Problem;
 
-use super::plan::{Plan, goals};
-use crate::resources::{Finding, Key, NextHop, Resource, RouteSpec, Spec, Ways};
+use crate::resources::{Finding, Graph, Key, NextHop, Resource, RouteSpec, Tree, Ways};
 
 /// A route, and what each node on its way does.
 pub(super) struct Detour<'t> {
@@ -25,21 +24,24 @@ pub(super) enum Step<'t> {
     Terminate,
 }
 
+/// Where ways are looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Terrain<'a, 't> {
+    pub(super) tree: &'t Tree,
+    pub(super) graph: &'a Graph<'t>,
+}
+
 impl<'t> Detour<'t> {
-    /// The way of a route from every ingress; `None` where its service is unknown.
+    /// The way of a route from every ingress; `to_service` are the ways to its service.
     ///
     /// # Errors
     /// It leads nowhere, or comes to a node twice.
     pub(super) fn new(
-        plan: &Plan<'t>,
+        terrain: Terrain<'_, 't>,
         resource: &'t Resource,
-    ) -> Result<Option<Self>, Box<Finding>> {
-        let Spec::Route(spec) = resource.spec() else {
-            return Ok(None);
-        };
-        let Some(service) = plan.service(&spec.to) else {
-            return Ok(None);
-        };
+        spec: &'t RouteSpec,
+        to_service: &Ways<'t>,
+    ) -> Result<Self, Box<Finding>> {
         let mut detour = Self {
             key: resource.key(),
             resource,
@@ -47,40 +49,44 @@ impl<'t> Detour<'t> {
             steps: BTreeMap::new(),
         };
 
-        let ingresses = plan.graph.nodes().filter(|(_, node)| node.ingress);
+        let ingresses = terrain.graph.nodes().filter(|(_, node)| node.ingress);
         let mut from: Vec<&'t Name> = ingresses.map(|(name, _)| name).collect();
         for (index, via) in spec.via.iter().enumerate() {
-            let ways = plan.graph.ways(&BTreeMap::from([(via, 1)]));
-            let field = format!("spec.via[{index}]");
-            detour.add(plan, &ways, &from, &field, |_| None)?;
+            let ways = terrain.graph.ways(&BTreeMap::from([(via, 1)]));
+            let leg = Leg {
+                ways: &ways,
+                from: &from,
+                at_goal: None,
+                field: format!("spec.via[{index}]"),
+            };
+            detour.add(terrain.tree, &leg)?;
             from = vec![via];
         }
-        detour.add(plan, &service.ways, &from, "spec.to", |node| {
-            goals(service.spec)
-                .contains_key(node)
-                .then_some(Step::Terminate)
-        })?;
-        Ok(Some(detour))
+
+        let last = Leg {
+            ways: to_service,
+            from: &from,
+            at_goal: Some(Step::Terminate),
+            field: "spec.to".to_owned(),
+        };
+        detour.add(terrain.tree, &last)?;
+        Ok(detour)
     }
 
-    /// Adds the steps between `from` and the goals of these ways, whose own step is `at_goal`.
-    fn add(
-        &mut self,
-        plan: &Plan<'t>,
-        ways: &Ways<'t>,
-        from: &[&'t Name],
-        field: &str,
-        at_goal: impl Fn(&Name) -> Option<Step<'t>>,
-    ) -> Result<(), Box<Finding>> {
-        if let Some(lost) = from.iter().find(|node| !ways.leads_from(node)) {
+    fn add(&mut self, tree: &Tree, leg: &Leg<'_, 't>) -> Result<(), Box<Finding>> {
+        let mistake = |reason: String, remedy: &str| {
+            let problem = Problem::new(leg.field.as_str(), reason).remedy(remedy);
+            Box::new(tree.finding(self.key, problem))
+        };
+        if let Some(lost) = leg.from.iter().find(|node| !leg.ways.leads_from(node)) {
             let reason = format!("no way leads there from `{lost}`");
-            return Err(self.mistake(plan, field, reason, "add a Link"));
+            return Err(mistake(reason, "add a Link"));
         }
 
-        for node in ways.passed(from.iter().copied()) {
-            let step = match ways.is_goal(node) {
-                true => at_goal(node),
-                false => Some(Step::Forward(ways.hops(node).to_vec())),
+        for node in leg.ways.passed(leg.from.iter().copied()) {
+            let step = match leg.ways.is_goal(node) {
+                true => leg.at_goal.clone(),
+                false => Some(Step::Forward(leg.ways.hops(node).to_vec())),
             };
             let Some(step) = step else { continue };
             let first = self.steps.entry(node).or_insert_with(|| step.clone());
@@ -88,14 +94,19 @@ impl<'t> Detour<'t> {
             if *first != step {
                 let reason =
                     format!("exchanges would come to `{node}` twice, and turn in a circle");
-                return Err(self.mistake(plan, field, reason, "choose another way"));
+                return Err(mistake(reason, "choose another way"));
             }
         }
         Ok(())
     }
+}
 
-    fn mistake(&self, plan: &Plan<'t>, field: &str, reason: String, remedy: &str) -> Box<Finding> {
-        let problem = Problem::new(field, reason).remedy(remedy);
-        Box::new(plan.tree.finding(self.key, problem))
-    }
+/// A part of the way of a route: from some nodes to the nearest goal.
+struct Leg<'a, 't> {
+    ways: &'a Ways<'t>,
+    from: &'a [&'t Name],
+    /// The step at the goal; `None` where the next part goes on from there.
+    at_goal: Option<Step<'t>>,
+    /// The field of the route that says the goal.
+    field: String,
 }

@@ -7,6 +7,9 @@ use serde_json::{Map, Value as Json, json};
 
 use super::source_map::{SourceField, SourceMap};
 
+/// The listener that other nodes and devices connect to.
+pub(super) const OVERLAY: &str = "overlay";
+
 /// A document in the making, and the source of each of its parts.
 #[derive(Default)]
 pub(super) struct Draft {

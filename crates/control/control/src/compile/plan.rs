@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use hermes_api::Name;
 use hermes_config::model::{HostMatch, TargetMatch};
 
-use super::detour::{Detour, Step};
+use super::detour::{Detour, Step, Terrain};
 use super::rank::ranks;
 use crate::resources::{
-    Findings, Graph, Key, Kind, NameSpec, Resource, ServiceSpec, Spec, Tree, Ways,
+    Finding, Findings, Graph, Key, Kind, NameSpec, Resource, ServiceSpec, Spec, Tree, Ways,
 };
 
 /// A tree, seen as a whole.
@@ -65,7 +65,7 @@ impl<'t> Plan<'t> {
 
         let mut findings = Findings::default();
         for resource in tree.of_kind(Kind::Route) {
-            match Detour::new(&plan, resource) {
+            match plan.detour(resource) {
                 Ok(detour) => plan.detours.extend(detour),
                 Err(finding) => findings.extend([*finding]),
             }
@@ -73,6 +73,21 @@ impl<'t> Plan<'t> {
         plan.senders = plan.find_senders();
         plan.ranks = ranks(plan.graph.nodes().map(|(name, _)| name), &plan.senders);
         findings.or(plan)
+    }
+
+    /// A route; `None` where its service is unknown, which is told elsewhere.
+    fn detour(&self, resource: &'t Resource) -> Result<Option<Detour<'t>>, Box<Finding>> {
+        let Spec::Route(spec) = resource.spec() else {
+            return Ok(None);
+        };
+        let Some(service) = self.service(&spec.to) else {
+            return Ok(None);
+        };
+        let terrain = Terrain {
+            tree: self.tree,
+            graph: &self.graph,
+        };
+        Detour::new(terrain, resource, spec, &service.ways).map(Some)
     }
 
     /// The nodes where exchanges enter the overlay.
@@ -157,7 +172,7 @@ impl<'t> Plan<'t> {
 }
 
 /// The nodes of a service, each with the weight of its servers.
-pub(super) fn goals(service: &ServiceSpec) -> BTreeMap<&Name, u32> {
+fn goals(service: &ServiceSpec) -> BTreeMap<&Name, u32> {
     let mut goals: BTreeMap<&Name, u32> = BTreeMap::new();
     for end in &service.at {
         let weight = goals.entry(&end.node).or_default();

@@ -8,9 +8,8 @@ use hermes_config::model::{HostMatch, PolicyRule, TargetMatch};
 use hermes_rules::shadow::{Shadow, shadowed_rules};
 use serde_json::{Map, Value as Json, json};
 
-use super::draft::Draft;
+use super::draft::{Draft, OVERLAY};
 use super::plan::Plan;
-use super::proxy::OVERLAY;
 use super::routes::note_groups;
 use super::source_map::SourceField;
 use crate::resources::{Kind, PolicySpec, Resource, Spec};

@@ -3,14 +3,11 @@
 use hermes_api::Name;
 use serde_json::{Value as Json, json};
 
-use super::draft::Draft;
+use super::draft::{Draft, OVERLAY};
 use super::plan::Plan;
 use super::source_map::SourceField;
 use super::{peers, policy, routes, upstreams};
 use crate::resources::{Key, Kind, NodeSpec, Spec};
-
-/// The listener that other nodes and devices connect to.
-pub(super) const OVERLAY: &str = "overlay";
 
 /// The document of a node that is no device.
 pub(super) fn document(plan: &Plan<'_>, name: &Name, node: &NodeSpec) -> Draft {

@@ -4,23 +4,19 @@ mod entry;
 mod names;
 mod nodes;
 mod references;
+mod report;
 mod rules;
 
-use hermes_api::Name;
-use hermes_config::{Problem, nearest};
+use report::Report;
 
-use super::{Finding, Findings, Graph, Key, Kind, Tree};
+use super::{Findings, Tree};
 
 /// Everything that is wrong with a tree as a whole, in the order of files and lines.
 ///
 /// # Errors
-/// References without a resource, nodes that nobody can reach, names that mean two things, and the like.
+/// References without a resource, nodes that no other can reach, names that mean two things, and the like.
 pub fn check(tree: &Tree) -> Result<(), Findings> {
-    let mut report = Report {
-        tree,
-        graph: Graph::new(tree),
-        findings: Findings::default(),
-    };
+    let mut report = Report::new(tree);
     references::tenants(&mut report);
     references::services(&mut report);
     nodes::overlays(&mut report);
@@ -32,72 +28,4 @@ pub fn check(tree: &Tree) -> Result<(), Findings> {
     rules::policies(&mut report);
     entry::entries(&mut report);
     report.findings.or(())
-}
-
-/// A tree, and the mistakes found in it.
-struct Report<'t> {
-    tree: &'t Tree,
-    graph: Graph<'t>,
-    findings: Findings,
-}
-
-impl<'t> Report<'t> {
-    /// Adds the mistake of a field.
-    fn add(
-        &mut self,
-        key: &Key,
-        field: &str,
-        reason: impl Into<String>,
-        remedy: impl Into<String>,
-    ) {
-        let problem = Problem::new(field, reason).remedy(remedy);
-        let finding: Finding = self.tree.finding(key, problem);
-        self.findings.extend([finding]);
-    }
-
-    /// Adds a mistake unless the field names a resource of this kind.
-    fn refers(&mut self, key: &Key, field: &str, kind: Kind, name: &Name) -> bool {
-        let wanted = key.sibling(kind, name);
-        if self.tree.resource(&wanted).is_some() {
-            return true;
-        }
-        let known: Vec<&str> = self
-            .tree
-            .of_kind(kind)
-            .map(|resource| resource.key().name.as_str())
-            .collect();
-        let remedy = instead(name.as_str(), &known, kind);
-        let word = kind.word().to_ascii_lowercase();
-        self.add(key, field, format!("there is no {word} `{name}`"), remedy);
-        false
-    }
-
-    /// Adds a mistake unless the field names a proxy.
-    fn refers_to_proxy(&mut self, key: &Key, field: &str, name: &Name) -> bool {
-        if self.graph.node(name).is_some() {
-            return true;
-        }
-        if self.tree.node(name).is_some() {
-            let reason = format!("`{name}` is a user's device, and others cannot send to it");
-            self.add(key, field, reason, "name a node without `user`");
-            return false;
-        }
-        self.refers(key, field, Kind::Node, name)
-    }
-}
-
-/// Names in a remedy: more of them help no one.
-#[doc(alias = "bound")]
-const SHOWN_NAMES: usize = 10;
-
-/// The remedy for an unknown name: the nearest one, or some of those that there are.
-fn instead(name: &str, known: &[&str], kind: Kind) -> String {
-    if let Some(near) = nearest(name, known.iter().copied()) {
-        return format!("did you mean `{near}`?");
-    }
-    match known {
-        [] => format!("write a resource of the kind {kind}"),
-        known if known.len() > SHOWN_NAMES => format!("there are {} others", known.len()),
-        known => format!("there are {}", known.join(", ")),
-    }
 }

@@ -18,24 +18,24 @@ use crate::{Place, Problem};
 
 /// Reads the tree along the schema; returns every violation as well.
 pub(crate) fn read(schema: &Json, root: &Node) -> (Json, Vec<Problem>) {
-    walk(schema, root, Paths::Absolute)
+    walk(schema, root, PathForm::Absolute)
 }
 
 /// Reads the tree like [`read`], with the paths of files as they are written: they are those of another machine.
 pub(crate) fn read_as_written(schema: &Json, root: &Node) -> (Json, Vec<Problem>) {
-    walk(schema, root, Paths::AsWritten)
+    walk(schema, root, PathForm::AsWritten)
 }
 
 /// The form in which paths of files are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Paths {
+enum PathForm {
     /// From the folder of the file that names them.
     Absolute,
     /// Unchanged.
     AsWritten,
 }
 
-fn walk(schema: &Json, root: &Node, paths: Paths) -> (Json, Vec<Problem>) {
+fn walk(schema: &Json, root: &Node, paths: PathForm) -> (Json, Vec<Problem>) {
     let mut walk = Walk {
         root: schema,
         problems: Vec::new(),
@@ -73,7 +73,7 @@ impl At<'_> {
 struct Walk<'s> {
     root: &'s Json,
     problems: Vec<Problem>,
-    paths: Paths,
+    paths: PathForm,
 }
 
 impl<'s> Walk<'s> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::{At, Paths, Walk};
+use super::{At, PathForm, Walk};
 use crate::Problem;
 use crate::model::scalar::{END, PATH, UNIX, check};
 use crate::nearest;
@@ -78,8 +78,8 @@ impl<'s> Walk<'s> {
         }
 
         match self.paths {
-            Paths::Absolute => Json::from(absolute(format, text, &at.node.place.file)),
-            Paths::AsWritten => Json::from(text),
+            PathForm::Absolute => Json::from(absolute(format, text, &at.node.place.file)),
+            PathForm::AsWritten => Json::from(text),
         }
     }
 

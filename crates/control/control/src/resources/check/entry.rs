@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hermes_api::Name;
 
-use super::Report;
+use super::report::Report;
 use crate::resources::{Key, Kind, Spec};
 
 /// Each ingress has a way to each service that a name leads to.

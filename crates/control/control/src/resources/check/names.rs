@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hermes_config::model::{HostMatch, TargetMatch};
 
-use super::Report;
+use super::report::Report;
 use super::rules::users_of;
 use crate::resources::specs::{NameSpec, RouteSpec};
 use crate::resources::{Key, Kind, Spec};

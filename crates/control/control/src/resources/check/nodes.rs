@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hermes_api::Name;
 use hermes_config::model::ListenAddress;
 
-use super::Report;
+use super::report::Report;
 use crate::resources::specs::NodeSpec;
 use crate::resources::{Key, Kind, Spec};
 
@@ -60,7 +60,7 @@ pub(super) fn nodes(report: &mut Report<'_>) {
     }
 }
 
-/// Nobody connects to a device.
+/// No other node connects to a device.
 fn device(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
     let given = [
         ("spec.listen", node.listen.is_some()),

@@ -1,6 +1,6 @@
 //! Tenants, and services with their nodes.
 
-use super::Report;
+use super::report::Report;
 use crate::resources::key::DEFAULT_TENANT;
 use crate::resources::{Kind, Spec};
 

@@ -2,7 +2,7 @@
 
 use hermes_config::model::{UserMatch, UserPattern};
 
-use super::{Report, instead};
+use super::report::{Report, instead};
 use crate::resources::specs::PolicySpec;
 use crate::resources::{Key, Kind, Spec};
 

@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
-    /// The address of its machine that other nodes and devices connect to. Default: none, nobody connects.
+    /// The address of its machine that other nodes and devices connect to. Default: none, they do not connect.
     #[serde(default)]
     pub listen: Option<ListenAddress>,
     /// Addresses by which others reach it: `hub.example.org:8443`. Needed with `listen`.
