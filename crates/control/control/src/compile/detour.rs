@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hermes_api::Name;
 use hermes_config::Problem;
 
-use crate::resources::{Finding, Graph, Key, NextHop, Resource, RouteSpec, Tree, Ways};
+use crate::resources::{Finding, Graph, Key, NextHop, Resource, RouteSpec, Tree, WayFinder, Ways};
 
 /// A route, and what each node on its way does.
 pub(super) struct Detour<'t> {
@@ -52,14 +52,14 @@ impl<'t> Detour<'t> {
         let ingresses = terrain.graph.nodes().filter(|(_, node)| node.ingress);
         let mut from: Vec<&'t Name> = ingresses.map(|(name, _)| name).collect();
         for (index, via) in spec.via.iter().enumerate() {
-            let ways = terrain.graph.ways(&BTreeMap::from([(via, 1)]));
+            let ways = WayFinder::new(terrain.graph).ways(BTreeMap::from([(via, 1)]));
             let leg = Leg {
                 ways: &ways,
                 from: &from,
                 at_goal: None,
                 field: format!("spec.via[{index}]"),
             };
-            detour.add(terrain.tree, &leg)?;
+            detour.add(terrain, &leg)?;
             from = vec![via];
         }
 
@@ -69,24 +69,24 @@ impl<'t> Detour<'t> {
             at_goal: Some(Step::Terminate),
             field: "spec.to".to_owned(),
         };
-        detour.add(terrain.tree, &last)?;
+        detour.add(terrain, &last)?;
         Ok(detour)
     }
 
-    fn add(&mut self, tree: &Tree, leg: &Leg<'_, 't>) -> Result<(), Box<Finding>> {
+    fn add(&mut self, terrain: Terrain<'_, 't>, leg: &Leg<'_, 't>) -> Result<(), Box<Finding>> {
         let mistake = |reason: String, remedy: &str| {
             let problem = Problem::new(leg.field.as_str(), reason).remedy(remedy);
-            Box::new(tree.finding(self.key, problem))
+            Box::new(terrain.tree.finding(self.key, problem))
         };
         if let Some(lost) = leg.from.iter().find(|node| !leg.ways.leads_from(node)) {
             let reason = format!("no way leads there from `{lost}`");
             return Err(mistake(reason, "add a Link"));
         }
 
-        for node in leg.ways.passed(leg.from.iter().copied()) {
+        for node in leg.ways.passed(terrain.graph, leg.from.iter().copied()) {
             let step = match leg.ways.is_goal(node) {
                 true => leg.at_goal.clone(),
-                false => Some(Step::Forward(leg.ways.hops(node).to_vec())),
+                false => Some(Step::Forward(leg.ways.hops(terrain.graph, node))),
             };
             let Some(step) = step else { continue };
             let first = self.steps.entry(node).or_insert_with(|| step.clone());

@@ -1,6 +1,7 @@
 //! A tree as documents need it: which node sends to which, on the way to which service.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use hermes_api::Name;
 use hermes_config::model::{HostMatch, TargetMatch};
@@ -8,7 +9,8 @@ use hermes_config::model::{HostMatch, TargetMatch};
 use super::detour::{Detour, Step, Terrain};
 use super::rank::ranks;
 use crate::resources::{
-    Finding, Findings, Graph, Key, Kind, NameSpec, Resource, ServiceSpec, Spec, Tree, Ways,
+    Finding, Findings, Graph, Key, Kind, NameSpec, Resource, ServiceSpec, Spec, Tree, WayFinder,
+    Ways,
 };
 
 /// A tree, seen as a whole.
@@ -31,7 +33,7 @@ pub(super) struct ServicePlan<'t> {
     pub(super) key: &'t Key,
     pub(super) resource: &'t Resource,
     pub(super) spec: &'t ServiceSpec,
-    pub(super) ways: Ways<'t>,
+    pub(super) ways: Arc<Ways<'t>>,
     /// Nodes on the ways from those where exchanges enter; none where no name leads to it.
     passed: BTreeSet<&'t Name>,
 }
@@ -124,14 +126,15 @@ impl<'t> Plan<'t> {
 
     fn find_services(&self) -> BTreeMap<&'t Name, ServicePlan<'t>> {
         let named: BTreeSet<&Name> = self.names.iter().map(|name| &name.spec.service).collect();
+        let mut finder = WayFinder::new(&self.graph);
         let services = self.tree.of_kind(Kind::Service).filter_map(|resource| {
             let Spec::Service(spec) = resource.spec() else {
                 return None;
             };
             let key = resource.key();
-            let ways = self.graph.ways(&goals(spec));
+            let ways = finder.ways(goals(spec));
             let passed = match named.contains(&key.name) {
-                true => ways.passed(self.entries()),
+                true => ways.passed(&self.graph, self.entries()),
                 false => BTreeSet::new(),
             };
             let service = ServicePlan {
@@ -153,11 +156,8 @@ impl<'t> Plan<'t> {
         };
         for service in self.services.values() {
             for from in &service.passed {
-                service
-                    .ways
-                    .hops(from)
-                    .iter()
-                    .for_each(|hop| add(from, hop.node));
+                let hops = service.ways.hops(&self.graph, from);
+                hops.iter().for_each(|hop| add(from, hop.node));
             }
         }
         for detour in &self.detours {

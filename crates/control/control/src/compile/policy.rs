@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hermes_api::Name;
 use hermes_config::element;
-use hermes_config::model::{HostMatch, PolicyRule, TargetMatch};
+use hermes_config::model::{HostMatch, PolicyRule};
 use hermes_rules::shadow::{Shadow, shadowed_rules};
 use serde_json::{Map, Value as Json, json};
 
@@ -45,12 +45,12 @@ pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
 
 /// The rules of all policies about names that a node knows, in their order.
 fn rules<'t>(plan: &Plan<'t>, node: &Name) -> Vec<Asked<'t>> {
-    let known = known_targets(plan, node);
+    let known = KnownTargets::at(plan, node);
     let mut rules = Vec::new();
     for (resource, policy) in policies(plan, node) {
         let written = &resource.written()["rules"];
         for (index, rule) in policy.rules.iter().enumerate() {
-            if concerns(rule, known.as_deref()) {
+            if known.concern(rule) {
                 let name = rule_name(resource, policy, index);
                 rules.push(Asked {
                     json: named(name, &written[index]),
@@ -113,36 +113,57 @@ fn policies<'t>(plan: &Plan<'t>, node: &Name) -> Vec<(&'t Resource, &'t PolicySp
     asked
 }
 
-/// The targets that a node knows; `None` where it may meet any.
-fn known_targets(plan: &Plan<'_>, node: &Name) -> Option<Vec<TargetMatch>> {
-    let is_on_a_detour = plan
-        .detours
-        .iter()
-        .any(|detour| detour.steps.contains_key(node));
-    let names = plan
-        .names_at(node)
-        .flat_map(|(name, _)| name.targets.clone());
-    (!is_on_a_detour).then(|| names.collect())
+/// The targets that a node knows.
+struct KnownTargets {
+    /// It may meet any other, too.
+    has_all: bool,
+    hosts: BTreeSet<String>,
+    patterns: Vec<HostMatch>,
 }
 
-/// Whether a rule may be about one of these targets. A node needs no rules about names that it does not know.
-fn concerns(rule: &PolicyRule, known: Option<&[TargetMatch]>) -> bool {
-    match (&rule.matches.target, known) {
-        (Some(targets), Some(known)) => targets
-            .iter()
-            .any(|target| known.iter().any(|other| may_meet(target, other))),
-        _ => true,
-    }
-}
-
-/// Whether an exchange may be for both. Only that two different hosts are none is certain.
-fn may_meet(one: &TargetMatch, other: &TargetMatch) -> bool {
-    match (&one.host, &other.host) {
-        (HostMatch::Exact(one), HostMatch::Exact(other)) => one == other,
-        (HostMatch::Exact(host), pattern) | (pattern, HostMatch::Exact(host)) => {
-            pattern.matches(host) || matches!(pattern, HostMatch::Net(_) | HostMatch::Service(_))
+impl KnownTargets {
+    fn at(plan: &Plan<'_>, node: &Name) -> Self {
+        let mut known = Self {
+            has_all: plan
+                .detours
+                .iter()
+                .any(|detour| detour.steps.contains_key(node)),
+            hosts: BTreeSet::new(),
+            patterns: Vec::new(),
+        };
+        for (name, _) in plan.names_at(node) {
+            for target in &name.targets {
+                match &target.host {
+                    HostMatch::Exact(host) => drop(known.hosts.insert(host.clone())),
+                    pattern => known.patterns.push(pattern.clone()),
+                }
+            }
         }
-        _ => true,
+        known
+    }
+
+    /// Whether a rule may be about one of them. A node needs no rules about names that it does not know.
+    fn concern(&self, rule: &PolicyRule) -> bool {
+        let mut targets = rule.matches.target.iter().flatten();
+        self.has_all
+            || rule.matches.target.is_none()
+            || targets.any(|target| self.may_meet(&target.host))
+    }
+
+    /// Whether an exchange with one of them may be for this host. Only two different names are certain to be two hosts.
+    fn may_meet(&self, host: &HostMatch) -> bool {
+        let meets = |host: &str, pattern: &HostMatch| {
+            pattern.matches(host) || matches!(pattern, HostMatch::Service(_))
+        };
+        match host {
+            HostMatch::Exact(host) => {
+                self.hosts.contains(host)
+                    || self.patterns.iter().any(|pattern| meets(host, pattern))
+            }
+            pattern => {
+                !self.patterns.is_empty() || self.hosts.iter().any(|host| meets(host, pattern))
+            }
+        }
     }
 }
 

@@ -85,8 +85,8 @@ fn add_name(
     if service.ways.is_goal(node) {
         terminate(service, node, &mut route, draft);
     } else {
-        let hops = service.ways.hops(node);
-        route["to"] = upstreams::next(plan, node, hops, draft).into();
+        let hops = service.ways.hops(&plan.graph, node);
+        route["to"] = upstreams::next(plan, node, &hops, draft).into();
     }
     draft.push("routes", route, Some(SourceField::made(name.key, "spec")));
 }

@@ -18,11 +18,12 @@ mod read;
 mod resource;
 mod specs;
 mod tree;
+mod ways;
 
 pub use check::check;
 pub use expose::{BadExposure, Exposure, expose};
 pub use finding::{Finding, Findings};
-pub(crate) use graph::{Graph, NextHop, Ways};
+pub(crate) use graph::Graph;
 pub use key::{BadKey, DEFAULT_TENANT, Key, Kind};
 pub use origin::Origin;
 pub use read::{Source, read};
@@ -32,6 +33,7 @@ pub use specs::{
     RouteSpec, ServiceEnd, ServiceSpec, UserSpec,
 };
 pub use tree::{Tree, TreeFull};
+pub(crate) use ways::{NextHop, WayFinder, Ways};
 
 #[cfg(test)]
 mod tests;

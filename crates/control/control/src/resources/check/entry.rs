@@ -5,23 +5,31 @@ use std::collections::BTreeMap;
 use hermes_api::Name;
 
 use super::report::Report;
-use crate::resources::{Key, Kind, Spec};
+use crate::resources::{Key, Kind, Spec, WayFinder};
 
 /// Each ingress has a way to each service that a name leads to.
 pub(super) fn entries(report: &mut Report<'_>) {
-    let tree = report.tree;
-    let ingresses: Vec<&Name> = report
-        .graph
-        .nodes()
-        .filter(|(_, node)| node.ingress)
-        .map(|(name, _)| name)
-        .collect();
+    let unreached_names = find_unreached(report);
+    for (key, lost) in unreached_names {
+        unreached(key, &lost, report);
+    }
+}
 
-    for resource in tree.of_kind(Kind::Name) {
+/// Names, each with the ingresses from where no way leads to its service.
+fn find_unreached<'t>(report: &Report<'t>) -> Vec<(&'t Key, Vec<&'t str>)> {
+    let nodes = report.graph.nodes().filter(|(_, node)| node.ingress);
+    let ingresses: Vec<&'t Name> = nodes.map(|(name, _)| name).collect();
+    let mut finder = WayFinder::new(&report.graph);
+
+    let mut found = Vec::new();
+    for resource in report.tree.of_kind(Kind::Name) {
         let Spec::Name(name) = resource.spec() else {
             continue;
         };
-        let service = tree.resource(&resource.key().sibling(Kind::Service, &name.service));
+        let key = resource.key();
+        let service = report
+            .tree
+            .resource(&key.sibling(Kind::Service, &name.service));
         let Some(Spec::Service(service)) = service.map(|service| service.spec()) else {
             continue;
         };
@@ -29,19 +37,20 @@ pub(super) fn entries(report: &mut Report<'_>) {
             .at
             .iter()
             .filter(|end| report.graph.node(&end.node).is_some());
-        let goals: BTreeMap<&Name, u32> = known.map(|end| (&end.node, end.weight())).collect();
+        let goals: BTreeMap<&Name, u32> = known.map(|end| (&end.node, 1)).collect();
         // Its nodes are unknown, which is reported already.
         if goals.is_empty() {
             continue;
         }
 
-        let ways = report.graph.ways(&goals);
+        let ways = finder.ways(goals);
         let lost = ingresses.iter().filter(|ingress| !ways.leads_from(ingress));
         let lost: Vec<&str> = lost.map(|ingress| ingress.as_str()).collect();
         if !lost.is_empty() {
-            unreached(resource.key(), &lost, report);
+            found.push((key, lost));
         }
     }
+    found
 }
 
 fn unreached(key: &Key, lost: &[&str], report: &mut Report<'_>) {
