@@ -19,6 +19,7 @@
 //!
 //! Begin reading in `plan.rs`, and then in `proxy.rs`.
 
+mod attachments;
 mod compiler;
 mod detour;
 mod device;

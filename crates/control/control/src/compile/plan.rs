@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hermes_api::Name;
 use hermes_config::model::{HostMatch, TargetMatch};
+use hermes_config::{Problem, element};
 
 use super::detour::{Detour, Step, Terrain};
 use super::rank::ranks;
@@ -74,6 +75,7 @@ impl<'t> Plan<'t> {
         }
         plan.senders = plan.find_senders();
         plan.ranks = ranks(plan.graph.nodes().map(|(name, _)| name), &plan.senders);
+        findings.extend(plan.attached_senders());
         findings.or(plan)
     }
 
@@ -90,6 +92,23 @@ impl<'t> Plan<'t> {
             graph: &self.graph,
         };
         Detour::new(terrain, resource, spec, &service.ways).map(Some)
+    }
+
+    /// Nodes that attach to one that they also send to: there they are peers, and a peer has no user who could be attached.
+    fn attached_senders(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        for (name, node) in self.graph.nodes() {
+            for (index, hub) in node.attach.iter().enumerate() {
+                if self.senders(hub).any(|sender| sender == name) {
+                    let reason = format!("the node also sends to `{hub}`, and cannot do both yet");
+                    let problem = Problem::new(element("spec.attach", index), reason);
+                    let problem = problem.remedy("attach to another node, or change the links");
+                    let key = Key::new(Kind::Node, name.clone());
+                    found.push(self.tree.finding(&key, problem));
+                }
+            }
+        }
+        found
     }
 
     /// The nodes where exchanges enter the overlay.

@@ -8,6 +8,7 @@ use hermes_config::model::{HostMatch, PolicyRule};
 use hermes_rules::shadow::{Shadow, shadowed_rules};
 use serde_json::{Map, Value as Json, json};
 
+use super::attachments;
 use super::draft::{Draft, OVERLAY};
 use super::plan::Plan;
 use super::routes::note_groups;
@@ -30,6 +31,7 @@ pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
         .node(node)
         .is_some_and(|spec| spec.listen.is_some())
     {
+        list.extend(attachments::rule(plan, node));
         list.push(strangers());
     }
     for asked in needed(rules(plan, node)) {

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use super::draft::{Draft, OVERLAY};
 use super::plan::Plan;
 use super::source_map::SourceField;
-use super::{peers, policy, routes, upstreams};
+use super::{attachments, peers, policy, routes, upstreams};
 use crate::resources::{Key, Kind, NodeSpec, Spec};
 
 /// The document of a node that is no device.
@@ -19,10 +19,12 @@ pub(super) fn document(plan: &Plan<'_>, name: &Name, node: &NodeSpec) -> Draft {
     }
 
     listeners(&key, node, &mut draft);
+    attachments::add_listeners(plan, name, node, &mut draft);
     peers::add(plan, name, &mut draft);
     if node.is_entry() {
         users(plan, &mut draft);
     }
+    attachments::add_routes(plan, name, &mut draft);
     routes::add(plan, name, &mut draft);
     policy::add(plan, name, &mut draft);
     groups(plan, &mut draft);

@@ -87,14 +87,30 @@ pub(super) fn next(
     hops: &[NextHop<'_>],
     draft: &mut Draft,
 ) -> String {
+    // A node that keeps connections to this one is reached by these, and an upstream of them has no other endpoints.
+    if let Some(first) = hops
+        .first()
+        .filter(|hop| plan.graph.is_attached(hop.node, from))
+    {
+        let name = format!("to-{}", first.node);
+        let source = SourceField::made(&Key::new(Kind::Node, first.node.clone()), "spec.attach");
+        let upstream = json!({ "attached": first.node });
+        draft.entry("upstreams", &name, upstream, Some(source));
+        return name;
+    }
+
+    let hops: Vec<_> = hops
+        .iter()
+        .filter(|hop| !plan.graph.is_attached(hop.node, from))
+        .collect();
     let http_of = |hop: &NextHop<'_>| plan.graph.link(from, hop.node).and_then(|link| link.http);
     // All endpoints of an upstream speak the same versions: nodes behind links of others are left out.
-    let http = hops.first().and_then(http_of);
+    let http = hops.first().and_then(|hop| http_of(hop));
     let alike = hops.iter().filter(|hop| http_of(hop) == http);
     let nodes: Vec<_> = alike
         .filter_map(|hop| {
             let node = plan.graph.node(hop.node)?;
-            let NextHop { node: name, share } = *hop;
+            let NextHop { node: name, share } = **hop;
             Some(Reached { name, node, share })
         })
         .collect();

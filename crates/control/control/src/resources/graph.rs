@@ -59,7 +59,40 @@ impl<'t> Graph<'t> {
                 .or_insert(link);
             links.to.entry(to).or_default().insert(from);
         }
-        Self { nodes, links }
+
+        let graph = Self { nodes, links };
+        graph.with_attached(tree)
+    }
+
+    /// Links to the nodes that attach themselves, beside those that are written.
+    fn with_attached(mut self, tree: &'t Tree) -> Self {
+        let Some(links) = &mut self.links else {
+            return self;
+        };
+        for (key, node) in tree.proxies() {
+            for from in node
+                .attach
+                .iter()
+                .filter(|from| self.nodes.contains_key(*from))
+            {
+                let link = WrittenLink { key, http: None };
+                let receivers = links.from.entry(from).or_default();
+                receivers.entry(&key.name).or_insert(link);
+                links.to.entry(&key.name).or_default().insert(from);
+            }
+        }
+        self
+    }
+
+    /// Whether a node keeps connections to another one, which sends to it by these.
+    pub(crate) fn is_attached(&self, node: &Name, to: &Name) -> bool {
+        self.node(node).is_some_and(|node| node.attach.contains(to))
+    }
+
+    /// The nodes that attach themselves to this one.
+    pub(crate) fn attached_to(&self, to: &Name) -> impl Iterator<Item = &'t Name> {
+        let attached = self.nodes().filter(|(_, node)| node.attach.contains(to));
+        attached.map(|(name, _)| name)
     }
 
     /// The node of this name.
@@ -84,7 +117,7 @@ impl<'t> Graph<'t> {
                 .from
                 .get(from)
                 .is_some_and(|receivers| receivers.contains_key(to)),
-            None => from != to && self.is_reachable(to),
+            None => from != to && (self.is_reachable(to) || self.is_attached(to, from)),
         }
     }
 

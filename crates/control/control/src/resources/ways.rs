@@ -26,8 +26,13 @@ pub(crate) struct Ways<'t> {
 enum Distances<'t> {
     /// By links that are written.
     Written(BTreeMap<&'t Name, usize>),
-    /// Each node sends to each: one step from everywhere, or none if nobody can connect to a goal.
-    Mesh { is_reachable: bool },
+    /// Each node sends to each.
+    Mesh {
+        /// A goal can be connected to, and is one step from everywhere.
+        is_reachable: bool,
+        /// Nodes that goals attach themselves to: one step from there, and two from everywhere else.
+        hubs: BTreeSet<&'t Name>,
+    },
 }
 
 /// A node to send to.
@@ -63,6 +68,12 @@ impl<'t> Ways<'t> {
             Some(links) => Distances::Written(distances(&goals, &links.to)),
             None => Distances::Mesh {
                 is_reachable: goals.keys().any(|goal| graph.is_reachable(goal)),
+                hubs: goals
+                    .keys()
+                    .filter_map(|goal| graph.node(goal))
+                    .flat_map(|goal| &goal.attach)
+                    .filter(|hub| graph.is_reachable(hub))
+                    .collect(),
             },
         };
         Self { goals, distances }
@@ -82,7 +93,12 @@ impl<'t> Ways<'t> {
         match &self.distances {
             _ if self.is_goal(node) => Some(0),
             Distances::Written(distances) => distances.get(node).copied(),
-            Distances::Mesh { is_reachable } => is_reachable.then_some(1),
+            Distances::Mesh { is_reachable, hubs } => {
+                if *is_reachable || hubs.contains(node) {
+                    return Some(1);
+                }
+                (!hubs.is_empty()).then_some(2)
+            }
         }
     }
 
@@ -107,10 +123,17 @@ impl<'t> Ways<'t> {
             return Vec::new();
         };
         match graph.written() {
-            // Without links every goal that can be connected to is the next node.
+            // Without links only goals and the nodes that they attach to are on a way.
             None => {
-                let goals = self.goals.keys().copied();
-                goals.filter(|goal| graph.sends(node, goal)).collect()
+                let hubs = match &self.distances {
+                    Distances::Mesh { hubs, .. } if steps > 0 => Some(hubs),
+                    _ => None,
+                };
+                let goals = self.goals.keys().filter(|_| steps == 0);
+                let next = goals.chain(hubs.into_iter().flatten());
+                next.copied()
+                    .filter(|next| graph.sends(node, next))
+                    .collect()
             }
             Some(links) => {
                 let receivers = links.from.get(node).into_iter().flat_map(BTreeMap::keys);

@@ -162,3 +162,50 @@ spec: { listen: \"0.0.0.0:8443\", reach: [\"hub.example.org:8443\"], ingress: tr
     let hub = documents[0].1.document.as_object().unwrap();
     insta::assert_snapshot!("alone", hermes_config::format_as_written(hub));
 }
+
+/// Two nodes that no one can connect to keep connections to the hub.
+pub(super) const ATTACHED: &str = r#"
+apiVersion: hermes/v1
+kind: Node
+metadata: { name: hub }
+spec: { listen: "0.0.0.0:8443", reach: ["hub.example.org:8443"], ingress: true }
+---
+apiVersion: hermes/v1
+kind: Node
+metadata: { name: cabin }
+spec: { attach: [hub] }
+---
+apiVersion: hermes/v1
+kind: Node
+metadata: { name: boat }
+spec: { attach: [hub] }
+---
+apiVersion: hermes/v1
+kind: Service
+metadata: { name: video }
+spec: { at: [{ node: cabin, address: "127.0.0.1:8000" }] }
+---
+apiVersion: hermes/v1
+kind: Name
+metadata: { name: video }
+spec: { service: video }
+---
+apiVersion: hermes/v1
+kind: Policy
+metadata: { name: video }
+spec: { rules: [{ match: { target: VIDEO, user: alice }, allow: true }] }
+"#;
+
+#[test]
+fn nodes_that_no_one_can_connect_to_attach_themselves() {
+    let tree = tree(ATTACHED);
+    let mut all = String::new();
+    for (recipient, compiled) in documents(&tree) {
+        let document = compiled.document.as_object().unwrap();
+        let text = hermes_config::format_as_written(document);
+        all.push_str(&format!("# {recipient:?}\n{text}\n"));
+        let warnings = compiled.prove(&tree).unwrap();
+        assert_eq!(warnings.to_string(), "", "{recipient:?}");
+    }
+    insta::assert_snapshot!("attached", all);
+}

@@ -29,6 +29,8 @@ pub(super) struct Sketch {
 pub(super) struct NodeSketch {
     pub(super) ingress: bool,
     has_listener: bool,
+    /// It keeps a connection to this node, and listens for none.
+    pub(super) attach: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -83,10 +85,14 @@ pub(super) enum Fate {
 
 impl Sketch {
     pub(super) fn random(random: &mut Rng) -> Self {
-        let count = random.usize(1..7);
-        let nodes = (0..count).map(|index| NodeSketch {
-            ingress: index == 0 || random.u8(0..6) == 0,
-            has_listener: random.u8(0..4) == 0,
+        let count = random.usize(1..8);
+        let nodes = (0..count).map(|index| {
+            let attaches = index > 1 && random.u8(0..4) == 0;
+            NodeSketch {
+                ingress: !attaches && (index == 0 || random.u8(0..6) == 0),
+                has_listener: !attaches && random.u8(0..4) == 0,
+                attach: attaches.then(|| random.usize(0..2)),
+            }
         });
         let nodes: Vec<_> = nodes.collect();
         let services = (0..3).map(|_| {
@@ -97,7 +103,7 @@ impl Sketch {
         });
         let services: Vec<_> = services.collect();
         Self {
-            links: random.bool().then(|| links(&nodes, random)),
+            links: (random.u8(0..3) > 0).then(|| links(&nodes, random)),
             names: names(random),
             rules: (0..random.usize(0..7)).map(|_| rule(random)).collect(),
             group: USERS.into_iter().filter(|_| random.bool()).collect(),
@@ -146,9 +152,12 @@ impl Sketch {
                 .unwrap();
         };
         for (index, node) in self.nodes.iter().enumerate() {
-            let mut spec = json!({
-                "listen": "0.0.0.0:8443", "reach": [format!("10.0.0.{index}:8443")], "ingress": node.ingress,
-            });
+            let mut spec = match node.attach {
+                Some(hub) => json!({ "attach": [format!("n{hub}")] }),
+                None => json!({
+                    "listen": "0.0.0.0:8443", "reach": [format!("10.0.0.{index}:8443")], "ingress": node.ingress,
+                }),
+            };
             if node.has_listener {
                 spec["listeners"] = json!({ "web": { "http": "127.0.0.1:8080", "user": "alice" } });
             }
@@ -194,14 +203,22 @@ impl Sketch {
 fn links(nodes: &[NodeSketch], random: &mut Rng) -> Vec<[usize; 2]> {
     let mut links = Vec::new();
     for (index, node) in nodes.iter().enumerate().skip(1) {
-        links.push([random.usize(index.saturating_sub(2)..index), index]);
-        if node.ingress {
+        if node.attach.is_some() {
+            continue;
+        }
+        let from = random.usize(index.saturating_sub(2)..index);
+        links.push([from, index]);
+        if node.ingress && !links.contains(&[index, 0]) {
             links.push([index, 0]);
         }
     }
     for from in 0..nodes.len() {
         let to = random.usize(0..nodes.len());
-        if from != to && random.u8(0..4) == 0 && !links.contains(&[from, to]) {
+        if from != to
+            && nodes[to].attach.is_none()
+            && random.u8(0..4) == 0
+            && !links.contains(&[from, to])
+        {
             links.push([from, to]);
         }
     }

@@ -92,9 +92,14 @@ impl Network {
 
         let own = format!("spiffe://{DOMAIN}/node/{at}");
         let mut ends = BTreeMap::new();
-        for endpoint in &node.document.upstreams[next].endpoints {
-            let next = endpoint.server_name().unwrap().split('.').next().unwrap();
-            ends.extend(self.follow(next, &own, request, hops + 1)?);
+        let upstream = &node.document.upstreams[next];
+        let attached = upstream.attached.iter().map(ToString::to_string);
+        let named = upstream.endpoints.iter().map(|endpoint| {
+            let name = endpoint.server_name().unwrap().split('.').next();
+            name.unwrap().to_owned()
+        });
+        for next in attached.chain(named) {
+            ends.extend(self.follow(&next, &own, request, hops + 1)?);
         }
         Ok(ends)
     }
@@ -119,14 +124,31 @@ impl JudgingNode {
     }
 
     fn judge(&self, certificate: &str, request: Request<'_>) -> Result<Taken, Unrouted> {
+        self.judge_as(ExchangeKind::Http, None, certificate, request)
+    }
+
+    fn judge_as(
+        &self,
+        kind: ExchangeKind,
+        protocol: Option<&str>,
+        certificate: &str,
+        request: Request<'_>,
+    ) -> Result<Taken, Unrouted> {
         let known = self
             .rules
             .peers
             .certified([certificate].into_iter(), Some(certificate));
+        // A node without the listener has attached itself to the node that sends.
+        let by_attachment = format!("attach-{}", certificate.rsplit('/').next().unwrap());
+        let listeners = &self.document.listeners;
+        let entrance = match listeners.contains_key("overlay") {
+            true => "overlay",
+            false => by_attachment.as_str(),
+        };
         let arrived = Arrived {
             entrance: Entrance {
-                name: "overlay",
-                config: &self.document.listeners["overlay"],
+                name: entrance,
+                config: &listeners[entrance],
                 user: None,
             },
             source: known.unwrap_or(Source::Client),
@@ -135,7 +157,7 @@ impl JudgingNode {
                 by_certificate: true,
                 ..Authenticated::default()
             },
-            kind: ExchangeKind::Http,
+            kind,
             target_host: request.target,
             target: Target::Host {
                 name: request.target,
@@ -147,12 +169,14 @@ impl JudgingNode {
                 path: "/",
                 query: None,
             },
-            protocol: None,
+            protocol,
             peer: None,
             tls_peer: Some(certificate),
         };
         let mut fields = Fields::new();
-        fields.append("user", HeaderValue::from_str(request.user).unwrap());
+        if !request.user.is_empty() {
+            fields.append("user", HeaderValue::from_str(request.user).unwrap());
+        }
         let judged = self.rules.judge(
             &arrived,
             fields,
@@ -222,6 +246,10 @@ fn certificates_that_send_nothing_to_a_node_are_refused_there() {
         for (index, node) in sketch.nodes.iter().enumerate() {
             let name = format!("n{index}");
             let judging = &network.0[&name];
+            // Only the nodes that it has chosen itself send to a node that attaches.
+            if node.attach.is_some() {
+                continue;
+            }
             let mut certificates = vec![
                 format!("spiffe://{DOMAIN}/node/elsewhere"),
                 format!("spiffe://{DOMAIN}/user/alice"),
@@ -323,4 +351,31 @@ fn a_change_of_what_a_document_does_not_read_leaves_it_as_it_is() {
         }
     }
     assert!(kept > 100 && changed > 100, "{kept} {changed}");
+}
+
+#[test]
+fn a_node_is_attached_under_its_own_name_and_asks_for_nothing_else() {
+    let tree = super::tree(super::golden::ATTACHED);
+    let hub = &Network::of(&tree).0["hub"];
+    let request = Request {
+        user: "",
+        target: "hub",
+    };
+    let attach = |certificate: &str| {
+        let certificate = format!("spiffe://{DOMAIN}/{certificate}");
+        let judged = hub.judge_as(ExchangeKind::Upgrade, Some("ptth"), &certificate, request);
+        judged.map(|Taken(route)| serde_json::to_value(route.attach).unwrap())
+    };
+    assert_eq!(attach("node/cabin").unwrap(), serde_json::json!("cabin"));
+    assert_eq!(attach("node/boat").unwrap(), serde_json::json!("boat"));
+    assert!(attach("node/elsewhere").is_err());
+    assert!(attach("user/alice/cabin").is_err());
+    let get = hub.judge(
+        &format!("spiffe://{DOMAIN}/node/cabin"),
+        Request {
+            user: "",
+            target: "video",
+        },
+    );
+    assert!(get.is_err());
 }

@@ -60,12 +60,34 @@ pub(super) fn nodes(report: &mut Report<'_>) {
     }
 }
 
+/// The nodes that a proxy keeps connections to.
+fn attached(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
+    for (index, hub) in node.attach.iter().enumerate() {
+        let field = format!("spec.attach[{index}]");
+        if *hub == key.name {
+            report.add(
+                key,
+                &field,
+                "the node would attach to itself",
+                "name another node",
+            );
+        } else if report.refers_to_proxy(key, &field, hub) {
+            receiver(key, &field, hub, report);
+        }
+    }
+    if !node.attach.is_empty() && !node.listeners.is_empty() {
+        let reason = "a node that attaches cannot have listeners of its own yet";
+        report.add(key, "spec.listeners", reason, "give them to another node");
+    }
+}
+
 /// No other node connects to a device.
 fn device(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
     let given = [
         ("spec.listen", node.listen.is_some()),
         ("spec.reach", !node.reach.is_empty()),
         ("spec.ingress", node.ingress),
+        ("spec.attach", !node.attach.is_empty()),
     ];
     for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
         let reason = "a user's device is not connected to";
@@ -74,6 +96,7 @@ fn device(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
 }
 
 fn proxy(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
+    attached(key, node, report);
     match &node.listen {
         Some(ListenAddress::Unix(_)) => {
             let reason = "other machines cannot connect to a Unix socket";
@@ -96,13 +119,13 @@ fn proxy(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
             let reason = "devices cannot connect to this node";
             report.add(key, "spec.ingress", reason, "add `listen` and `reach`");
         }
-        None if node.listeners.is_empty() => {
+        None if node.listeners.is_empty() && node.attach.is_empty() => {
             let reason = "nothing can enter this node";
             report.add(
                 key,
                 "spec",
                 reason,
-                "add `listen` and `reach`, or `listeners`",
+                "add `listen` and `reach`, `attach`, or `listeners`",
             );
         }
         _ => {}
@@ -129,7 +152,7 @@ pub(super) fn links(report: &mut Report<'_>) {
         let key = resource.key();
         report.refers_to_proxy(key, "spec.from", &link.from);
         if report.refers_to_proxy(key, "spec.to", &link.to) {
-            receiver(key, &link.to, report);
+            receiver(key, "spec.to", &link.to, report);
         }
         if link.from == link.to {
             let reason = "the link leads from a node to itself";
@@ -144,13 +167,13 @@ pub(super) fn links(report: &mut Report<'_>) {
     }
 }
 
-fn receiver(key: &Key, name: &Name, report: &mut Report<'_>) {
+fn receiver(key: &Key, field: &str, name: &Name, report: &mut Report<'_>) {
     let node = report.graph.node(name);
     if node.is_some_and(|node| node.listen.is_none()) {
         let reason = format!("node `{name}` does not listen for others");
         report.add(
             key,
-            "spec.to",
+            field,
             reason,
             format!("add `listen` and `reach` to Node/{name}"),
         );

@@ -17,6 +17,11 @@ pub struct NodeSpec {
     /// Addresses by which others reach it: `hub.example.org:8443`. Needed with `listen`.
     #[serde(default)]
     pub reach: Vec<HostPort>,
+    /// Nodes that it keeps connections to, so that they can send to it where no one can connect to it: behind NAT or a firewall.
+    /// Default: none.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub attach: Vec<Name>,
     /// Whether devices enter the overlay here. Default: false.
     #[serde(default)]
     pub ingress: bool,
