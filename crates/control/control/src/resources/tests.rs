@@ -293,3 +293,15 @@ fn an_exposed_server_is_three_resources() {
         "Name/default/db-example-org-5432"
     );
 }
+
+#[test]
+fn the_example_of_the_documentation_fits_together() {
+    let page = include_str!("../../../../../docs/resources.md");
+    let example = page.split("```yaml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    assert_eq!(said(example), [""; 0]);
+    let kinds = page.split("## What nodes").next().unwrap();
+    for kind in Kind::ALL {
+        assert!(kinds.contains(&format!("| `{kind}`")), "{kind}");
+    }
+}
