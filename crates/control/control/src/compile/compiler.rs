@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hermes_api::{Hash, Name, canonical};
+use hermes_api::{Hash, MAX_BLOB, Name, canonical};
 use hermes_config::Problem;
 use serde_json::Value as Json;
 
@@ -68,7 +68,16 @@ impl Compiled {
     /// # Errors
     /// A node would refuse it: with resource, field, file and line.
     pub fn prove(&self, tree: &Tree) -> Result<Findings, Findings> {
-        let proof = prove(&self.document);
+        let mut proof = prove(&self.document);
+        let size = self.blob().len();
+        if size > MAX_BLOB {
+            let reason = format!(
+                "the node's document has {size} bytes, more than {} MiB",
+                MAX_BLOB >> 20
+            );
+            let remedy = "let fewer names lead through the node";
+            proof.mistakes.push(Problem::new("", reason).remedy(remedy));
+        }
         let found = |problems: Vec<Problem>| {
             let findings = problems.into_iter();
             Findings(

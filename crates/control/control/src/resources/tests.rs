@@ -305,3 +305,40 @@ fn the_example_of_the_documentation_fits_together() {
         assert!(kinds.contains(&format!("| `{kind}`")), "{kind}");
     }
 }
+
+/// Letters that mean something in YAML.
+const SYNTAX: &[u8] = b"{}[]:,-#&*!|>'\"%@`~\n \t";
+
+#[test]
+fn damaged_texts_are_refused_or_read_as_they_are_written() {
+    let bytes = WHOLE.as_bytes();
+    let mut read_again = 0;
+    for seed in 0..1500 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut damaged = bytes.to_vec();
+        for _ in 0..random.usize(1..6) {
+            let at = random.usize(0..damaged.len().max(1));
+            damaged.resize(damaged.len().max(at + 1), b' ');
+            match random.u8(0..4) {
+                0 => damaged[at] = SYNTAX[random.usize(0..SYNTAX.len())],
+                1 => drop(damaged.remove(at)),
+                2 => damaged.truncate(at.max(1)),
+                _ => {
+                    let from = random.usize(0..bytes.len() - 40);
+                    damaged.splice(
+                        at..at,
+                        bytes[from..from + random.usize(0..40)].iter().copied(),
+                    );
+                }
+            }
+        }
+        let Ok(tree) = read_text(&String::from_utf8_lossy(&damaged)) else {
+            continue;
+        };
+        let again = read_text(&format(tree.resources())).unwrap();
+        assert!(tree.resources().eq(again.resources()), "seed {seed}");
+        let _: Result<(), Findings> = check(&tree);
+        read_again += 1;
+    }
+    assert!(read_again > 10, "{read_again}");
+}
