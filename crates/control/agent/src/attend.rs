@@ -13,7 +13,6 @@ use http::uri::PathAndQuery;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::client::Grpc;
 use tonic_prost::ProstCodec;
 
 use crate::enrol::{self, NotJoined};
@@ -146,7 +145,7 @@ impl Session {
         // The channel is empty, and so takes it at once.
         let _ = out.try_send(hello);
 
-        let mut grpc = Grpc::new(connection);
+        let mut grpc = connection.grpc();
         let lost = |error: &dyn std::fmt::Display| NotJoined::Lost(error.to_string());
         grpc.ready().await.map_err(|error| lost(&error))?;
         let codec = ProstCodec::<AgentMessage, ControllerMessage>::default();

@@ -25,6 +25,7 @@ use rustls::{
 };
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tonic::client::Grpc;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -142,6 +143,13 @@ impl Connection {
         opened
             .map_err(|_| NotConnected::Timeout(url.clone()))?
             .map_err(failed)
+    }
+}
+
+impl Connection {
+    /// Its methods. HTTP/2 wants an authority, which a controller does not look at.
+    pub(crate) fn grpc(self) -> Grpc<Self> {
+        Grpc::with_origin(self, Uri::from_static("https://controller"))
     }
 }
 

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use hermes_api::{Hash, JoinAnswer, JoinRequest, Name, RenewRequest, Token, methods};
 use http::uri::PathAndQuery;
 use rcgen::{CertificateParams, KeyPair};
-use tonic::client::Grpc;
 use tonic_prost::ProstCodec;
 
 use crate::connection::{Connection, Identity, Trusted};
@@ -121,7 +120,7 @@ where
     Q: prost::Message + Send + Sync + 'static,
     A: prost::Message + Default + Send + Sync + 'static,
 {
-    let mut grpc = Grpc::new(connection);
+    let mut grpc = connection.grpc();
     let lost = |error: &dyn std::fmt::Display| NotJoined::Lost(error.to_string());
     grpc.ready().await.map_err(|error| lost(&error))?;
     let codec = ProstCodec::<Q, A>::default();
