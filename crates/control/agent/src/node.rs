@@ -28,7 +28,7 @@ pub struct OverlayNode {
     unconfirmed: bool,
 }
 
-/// The node, for whoever stops it; `None` until it has started.
+/// The node, for the part of the program that stops it; `None` until it has started.
 pub type SharedProxy = Arc<Mutex<Option<Proxy>>>;
 
 impl OverlayNode {
@@ -45,7 +45,7 @@ impl OverlayNode {
         }
     }
 
-    /// The node, for whoever stops it.
+    /// The node, for the part of the program that stops it.
     pub fn proxy(&self) -> SharedProxy {
         self.proxy.clone()
     }

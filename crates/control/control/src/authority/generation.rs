@@ -9,8 +9,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::{Deserialize, Serialize};
 
-use super::issue::time;
-use super::{AuthorityError, DAY};
+use super::encoding::time;
+use super::error::{AuthorityError, DAY};
 
 /// Begins the keys of their records.
 pub(super) const PREFIX: &str = "authority/";

@@ -4,10 +4,12 @@ use hermes_api::{Hash, JoinAnswer, JoinRequest, Name};
 use rcgen::{CertificateSigningRequestParams, PublicKey, PublicKeyData};
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
 
+use super::error::{AuthorityError, CONTROLLER};
+use super::issue;
 use super::membership::{MemberRecord, NotMember, Serial};
 use super::records::change;
+use super::root::Authority;
 use super::tokens::{Redeemed, TokenRecord};
-use super::{Authority, AuthorityError, CONTROLLER, issue};
 use crate::store::StoreError;
 
 /// Bytes of a request for a certificate.

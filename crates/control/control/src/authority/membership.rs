@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use super::issue::hex;
-use super::{Authority, AuthorityError, DAY};
+use super::encoding::hex;
+use super::error::{AuthorityError, DAY};
+use super::generation::Generation;
+use super::root::Authority;
 use crate::store::StoreError;
 
 /// Begins the keys of members' records.
@@ -150,11 +152,8 @@ impl Authority {
     /// Whether the authority has issued a certificate.
     fn verify(&self, leaf: &CertificateDer<'_>, at: u64) -> Result<(), NotMember> {
         let bad = |error: webpki::Error| NotMember::Certificate(error.to_string());
-        let authorities: Result<Vec<_>, _> = self
-            .generations()?
-            .iter()
-            .map(super::Generation::der)
-            .collect();
+        let authorities: Result<Vec<_>, _> =
+            self.generations()?.iter().map(Generation::der).collect();
         let authorities = authorities?;
         let anchors: Result<Vec<_>, _> = authorities
             .iter()

@@ -8,10 +8,11 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::encoding::time;
+use super::error::{AuthorityError, DAY};
 use super::generation::Generation;
-use super::issue::time;
 use super::membership::{MemberRecord, Serial};
-use super::{Authority, AuthorityError, DAY};
+use super::root::Authority;
 use crate::store::StoreError;
 
 /// Begins the keys of lists.

@@ -1,10 +1,13 @@
+//! Members, tokens and revocations on a virtual clock.
+
 use std::sync::Arc;
 
-use hermes_api::{JoinAnswer, JoinRequest, Token, VerifyingKey};
+use hermes_api::{Hash, JoinAnswer, JoinRequest, Token, VerifyingKey};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::error::DAY;
 use super::*;
 use crate::store::memory::MemoryStore;
 

@@ -1,24 +1,22 @@
 //! Permissions to join.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hermes_api::{Hash, Name, Token};
+use hermes_api::{Hash, Name};
 use serde::{Deserialize, Serialize};
 
-use super::issue::{hex, random};
-use super::{Authority, AuthorityError};
+use super::error::{AuthorityError, DAY};
+use super::records::Records;
 
 /// Begins the keys of their records.
 pub(super) const PREFIX: &str = "token/";
 
 /// Tokens at once.
 #[doc(alias = "bound")]
-const MOST: usize = 10_000;
+pub(super) const MOST: usize = 10_000;
 
 /// The longest time that one counts, in seconds.
 #[doc(alias = "bound")]
-const LONGEST: u64 = 30 * super::DAY;
+pub(super) const LONGEST: u64 = 30 * DAY;
 
 /// What a token is to be for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +52,7 @@ pub enum NoToken {
 pub(super) struct TokenRecord {
     pub(super) id: String,
     /// SHA-256 of the secret.
-    secret: Hash,
+    pub(super) secret: Hash,
     pub(super) user: Option<Name>,
     pub(super) name: Option<Name>,
     pub(super) until: u64,
@@ -89,62 +87,11 @@ impl TokenRecord {
     }
 }
 
-impl Authority {
-    /// Makes a token.
-    ///
-    /// # Errors
-    /// There are too many, it would count too long, or the store cannot be written.
-    pub fn create_token(&self, request: &TokenRequest, now: u64) -> Result<Token, NoToken> {
-        if !(1..=LONGEST).contains(&request.lifetime_seconds) {
-            return Err(NoToken::Lifetime);
-        }
-        if let Some(name) = request
-            .name
-            .as_ref()
-            .filter(|name| name.as_str() == super::CONTROLLER)
-        {
-            return Err(NoToken::Reserved(name.clone()));
-        }
-        self.drop_expired_tokens(now)?;
-        let known = self
-            .records
-            .all::<TokenRecord>(PREFIX)
-            .map_err(AuthorityError::from)?;
-        if known.len() >= MOST {
-            return Err(NoToken::TooMany);
-        }
-
-        let mut id = [0; 8];
-        random(&mut id)?;
-        let mut secret = [0; 16];
-        random(&mut secret)?;
-        let token = Token {
-            overlay: self.overlay.clone(),
-            id: hex(&id),
-            secret: URL_SAFE_NO_PAD.encode(secret),
-            authority: self.pin(now)?,
-        };
-        let record = TokenRecord {
-            id: token.id.clone(),
-            secret: Hash::of(token.secret.as_bytes()),
-            user: request.user.clone(),
-            name: request.name.clone(),
-            until: now + request.lifetime_seconds,
-            redeemed: None,
-        };
-        let key = TokenRecord::key(&token.id);
-        self.records
-            .put(&key, None, Some(&record))
-            .map_err(AuthorityError::from)?;
-        Ok(token)
+/// Removes tokens whose time is over.
+pub(super) fn drop_expired(records: &Records, now: u64) -> Result<(), AuthorityError> {
+    let all = records.all::<TokenRecord>(PREFIX)?;
+    for expired in all.iter().filter(|token| token.until <= now) {
+        records.remove(&TokenRecord::key(&expired.id), expired)?;
     }
-
-    pub(super) fn drop_expired_tokens(&self, now: u64) -> Result<(), AuthorityError> {
-        let all = self.records.all::<TokenRecord>(PREFIX)?;
-        for expired in all.iter().filter(|token| token.until <= now) {
-            self.records
-                .remove(&TokenRecord::key(&expired.id), expired)?;
-        }
-        Ok(())
-    }
+    Ok(())
 }

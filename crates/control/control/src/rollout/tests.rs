@@ -1,3 +1,5 @@
+//! The order of waves, and who stops them.
+
 use proptest::prelude::*;
 
 use super::*;

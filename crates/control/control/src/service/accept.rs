@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::Controller;
+use super::controller::Controller;
 use super::grpc;
 
 /// Handshakes that begin in a second: after a restart all nodes come back, and each handshake costs a signature.
@@ -68,14 +68,14 @@ const SILENCE: Duration = Duration::from_secs(20);
 
 /// The rooms that connections take.
 #[derive(Debug)]
-pub(super) struct Rooms {
+struct Rooms {
     handshakes: Semaphore,
     connections: Semaphore,
     strangers: Semaphore,
 }
 
 impl Rooms {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             handshakes: Semaphore::new(HANDSHAKES),
             connections: Semaphore::new(CONNECTIONS),
@@ -86,6 +86,7 @@ impl Rooms {
 
 /// Accepts connections until the task is dropped.
 pub(super) async fn serve(controller: Arc<Controller>, listener: TcpListener) {
+    let rooms = Arc::new(Rooms::new());
     let mut pace = interval(Duration::from_secs(1) / HANDSHAKES_PER_SECOND);
     pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
     loop {
@@ -93,7 +94,7 @@ pub(super) async fn serve(controller: Arc<Controller>, listener: TcpListener) {
         pace_of(&mut pace).await;
         match accepted {
             Ok((stream, from)) => {
-                tokio::spawn(one(controller.clone(), stream, from));
+                tokio::spawn(one(controller.clone(), rooms.clone(), stream, from));
             }
             Err(error) => {
                 // Out of descriptors, mostly: others close in a while.
@@ -113,27 +114,36 @@ async fn pace_of(pace: &mut tokio::time::Interval) {
     }
 }
 
-async fn one(controller: Arc<Controller>, stream: TcpStream, from: SocketAddr) {
-    let Ok(_room) = controller.rooms.connections.try_acquire() else {
+async fn one(controller: Arc<Controller>, rooms: Arc<Rooms>, stream: TcpStream, from: SocketAddr) {
+    let Ok(_room) = rooms.connections.try_acquire() else {
         return tracing::warn!(%from, "there are {CONNECTIONS} connections, another one is closed");
     };
-    match handshake(&controller, stream).await {
-        Ok(stream) => serve_one(&controller, stream, from).await,
+    match handshake(&controller, &rooms, stream).await {
+        Ok(stream) => serve_one(&controller, &rooms, stream, from).await,
         Err(error) => tracing::debug!(%from, %error, "a handshake failed"),
     }
 }
 
-async fn handshake(controller: &Controller, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-    let _turn = controller.rooms.handshakes.acquire().await;
+async fn handshake(
+    controller: &Controller,
+    rooms: &Rooms,
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let _turn = rooms.handshakes.acquire().await;
     stream.set_nodelay(true)?;
     let acceptor = TlsAcceptor::from(controller.tls());
     timeout(HANDSHAKE, acceptor.accept(stream)).await?
 }
 
-async fn serve_one(controller: &Arc<Controller>, stream: TlsStream<TcpStream>, from: SocketAddr) {
+async fn serve_one(
+    controller: &Arc<Controller>,
+    rooms: &Rooms,
+    stream: TlsStream<TcpStream>,
+    from: SocketAddr,
+) {
     let chain = stream.get_ref().1.peer_certificates();
     let chain: Option<Arc<[CertificateDer<'static>]>> = chain.map(|chain| chain.to_vec().into());
-    let stranger = match stranger(controller, chain.is_none()) {
+    let stranger = match stranger(rooms, chain.is_none()) {
         Ok(stranger) => stranger,
         Err(()) => return tracing::warn!(%from, "{STRANGERS} others join already"),
     };
@@ -166,14 +176,9 @@ async fn serve_one(controller: &Arc<Controller>, stream: TlsStream<TcpStream>, f
 }
 
 /// A room among those without a certificate, for one of them.
-fn stranger(controller: &Controller, is_one: bool) -> Result<Option<SemaphorePermit<'_>>, ()> {
+fn stranger(rooms: &Rooms, is_one: bool) -> Result<Option<SemaphorePermit<'_>>, ()> {
     if !is_one {
         return Ok(None);
     }
-    controller
-        .rooms
-        .strangers
-        .try_acquire()
-        .map(Some)
-        .map_err(drop)
+    rooms.strangers.try_acquire().map(Some).map_err(drop)
 }

@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-use super::{Changed, Controller, How, NotChanged, fleet};
+use super::controller::Controller;
+use super::fleet;
+use super::outcome::{Changed, How, NotChanged};
 use crate::authority::{Revoked, TokenRequest};
 use crate::resources::{self, Exposure, Finding, Findings, Key, Origin, Resource, Source, Tree};
 

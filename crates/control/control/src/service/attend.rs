@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use super::Controller;
+use super::controller::Controller;
 use super::fleet::{Arrival, Mark, Session, Target, Word};
 use super::published::Published;
 use crate::authority::Member;
@@ -42,7 +42,7 @@ pub(super) fn begin(
     let (out, stream) = mpsc::channel(WAITING);
     tokio::spawn(async move {
         if let Err(status) = carry(&controller, member, messages, &out).await {
-            // Where nobody reads, nobody has to be told.
+            // A node that reads no more is not told.
             let _ = out.send(Err(status)).await;
         }
     });

@@ -1,22 +1,22 @@
 //! From one state of the overlay to the next: compiled and compared first, then kept, then spread.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_api::{Name, Revision};
 use hermes_net::clock::unix_seconds;
-use serde::{Deserialize, Serialize};
 
-use super::Controller;
+use super::controller::Controller;
 use super::fleet::{self, Change};
-use super::published::{Document, Part, Published};
-use crate::authority::Authority;
-use crate::compile::{Compiler, Recipient};
-use crate::resources::{Findings, Key, Tree};
+use super::in_force::{Awaiting, InForce, authorities, compiled, revoked};
+use super::outcome::{Changed, How, NotChanged, Outcome, Refusal};
+use super::published::Published;
+use crate::compile::Recipient;
+use crate::resources::{Findings, Key, Resource, Tree};
 use crate::rollout::{Event, Order, RankedNode, Wave, waves};
 use crate::store::StoreError;
-use crate::store::history::{Commit, History, NotCommitted};
+use crate::store::history::{Commit, NotCommitted};
 
 /// A change that takes away more than one resource in so many has to be forced: it is more often a mistake than meant.
 const SHRINKS: usize = 10;
@@ -27,181 +27,6 @@ const LONGEST: u32 = 7 * 24 * 60 * 60;
 
 /// States among which the one before another is looked for.
 const STATES: usize = 1000;
-
-/// How a change is made.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct How {
-    /// The revision that it was made from; another one in force refuses it.
-    pub base: Option<Revision>,
-    /// Nodes and controller return from it unless it is confirmed within so many seconds.
-    pub confirm_seconds: Option<u32>,
-    /// It may take away much of what there is.
-    pub force: bool,
-    /// Only say what it would do.
-    pub dry_run: bool,
-    /// Who makes it.
-    pub author: String,
-    /// Why, in his words.
-    pub message: String,
-}
-
-/// A change that has begun, or would.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Changed {
-    /// The state that it leads to; the one in force where nothing differs.
-    pub revision: Revision,
-    /// Resources that are new, as `Kind/tenant/name`.
-    pub added: Vec<String>,
-    /// Resources with another content.
-    pub changed: Vec<String>,
-    /// Resources that are gone.
-    pub removed: Vec<String>,
-    /// Nodes whose documents differ; `devices` stands for all devices.
-    pub documents: Vec<String>,
-    /// Nodes that attend and get another document.
-    pub nodes: usize,
-}
-
-/// Why nothing has changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotChanged {
-    /// The resources, or the documents made of them, are not valid.
-    Invalid(Findings),
-    /// Another change came first, or still spreads.
-    Conflict(String),
-    /// It takes away too much to be meant.
-    Guarded(String),
-    /// The store does not take it.
-    Store(String),
-}
-
-impl std::fmt::Display for NotChanged {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Invalid(findings) => findings.fmt(out),
-            Self::Conflict(reason) | Self::Guarded(reason) | Self::Store(reason) => {
-                out.write_str(reason)
-            }
-        }
-    }
-}
-
-/// The end of a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// Its revision.
-    pub revision: Revision,
-    /// The node that refused it, and why; `None`: it is in force at every node that attends.
-    pub stopped: Option<Refusal>,
-}
-
-/// The node that stopped a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    /// The node.
-    pub node: Name,
-    /// Its reason.
-    pub reason: String,
-}
-
-/// The state that the last change leads to.
-pub(super) struct InForce {
-    pub(super) published: Arc<Published>,
-    /// The change in force is returned from unless it is confirmed.
-    awaiting: Option<Awaiting>,
-}
-
-/// A change that is to be confirmed.
-struct Awaiting {
-    /// `None` until it is in force everywhere.
-    until: Option<Instant>,
-    time: Duration,
-}
-
-impl InForce {
-    /// The state of the store.
-    pub(super) fn read(
-        history: &History,
-        authority: &Authority,
-        domain: &str,
-        now: u64,
-    ) -> Result<Self, String> {
-        let said = |error: StoreError| error.to_string();
-        let head = history.head().map_err(said)?;
-        let tree = head.as_ref().map(|head| history.tree(head)).transpose();
-        let tree = tree.map_err(said)?.unwrap_or_default();
-        let revision = head.map_or(Revision::FIRST, |head| head.revision);
-        let documents = compiled(&tree, domain, None, &BTreeSet::new())
-            .map_err(|findings| format!("revision {revision} cannot be compiled:\n{findings}"))?;
-        let published = Published {
-            revision,
-            tree: Arc::new(tree),
-            documents,
-            authorities: authorities(authority)?,
-            revoked: revoked(authority, now)?,
-            confirm: None,
-        };
-        Ok(Self {
-            published: Arc::new(published),
-            awaiting: None,
-        })
-    }
-}
-
-impl InForce {
-    /// Whether the time to confirm it is over.
-    pub(super) fn is_overdue(&self) -> bool {
-        let until = self.awaiting.as_ref().and_then(|awaiting| awaiting.until);
-        until.is_some_and(|until| Instant::now() >= until)
-    }
-}
-
-fn authorities(authority: &Authority) -> Result<Part, String> {
-    let pem = authority
-        .authorities_pem()
-        .map_err(|error| error.to_string())?;
-    Ok(Part::new(pem.into_bytes()))
-}
-
-fn revoked(authority: &Authority, now: u64) -> Result<Part, String> {
-    let pem = authority
-        .revoked_pem(now)
-        .map_err(|error| error.to_string())?;
-    Ok(Part::new(pem.into_bytes()))
-}
-
-/// The documents of a tree, each judged as its nodes will. Those that read none of the changed resources are taken from before.
-fn compiled(
-    tree: &Tree,
-    domain: &str,
-    before: Option<&Published>,
-    changed: &BTreeSet<Key>,
-) -> Result<BTreeMap<Recipient, Arc<Document>>, Findings> {
-    let compiler = Compiler::new(tree, domain)?;
-    let mut documents = BTreeMap::new();
-    let mut findings = Findings::default();
-    for recipient in compiler.recipients() {
-        let known = before.and_then(|before| before.document(&recipient));
-        let known = known.filter(|known| !known.compiled.reads_any(changed));
-        if let Some(known) = known {
-            documents.insert(recipient, known.clone());
-            continue;
-        }
-        let proven = compiler.document(&recipient).and_then(|compiled| {
-            compiled.prove(tree)?;
-            Ok(compiled)
-        });
-        match proven {
-            Ok(compiled) => {
-                let part = Part::new(compiled.blob());
-                documents.insert(recipient, Arc::new(Document { part, compiled }));
-            }
-            Err(found) => findings.extend(found.0),
-        }
-    }
-    findings.or(documents)
-}
 
 impl Controller {
     /// Makes a change: `edit` makes the next tree of the one in force.
@@ -574,7 +399,7 @@ impl Difference {
                 Some(_) => {}
             }
         }
-        let keys = before.resources().map(crate::resources::Resource::key);
+        let keys = before.resources().map(Resource::key);
         let gone = keys.filter(|key| after.resource(key).is_none());
         difference.removed = gone.cloned().collect();
         difference

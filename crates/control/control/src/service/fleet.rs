@@ -263,7 +263,7 @@ impl Fleet {
                     self.replace(back);
                 }
                 Event::Done => {
-                    // The last stage is what everybody should have from now on, whoever comes later too.
+                    // The last stage is what everybody should have from now on, also who comes later.
                     let last = self.published().clone();
                     self.stages = vec![last];
                     self.rollout = None;

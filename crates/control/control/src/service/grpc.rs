@@ -17,8 +17,8 @@ use tonic::server::Grpc;
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::Controller;
 use super::attend;
+use super::controller::Controller;
 use crate::authority::Member;
 
 /// Bytes of the longest message of an agent.

@@ -4,7 +4,8 @@ use hermes_api::{JoinAnswer, JoinRequest, Name, Token};
 use hermes_net::clock::unix_seconds;
 use rustls::pki_types::CertificateDer;
 
-use super::{Controller, tls};
+use super::controller::Controller;
+use super::tls;
 use crate::authority::{Member, MemberRecord, Revoked, TokenRequest};
 
 impl Controller {

@@ -2,7 +2,7 @@
 
 use hermes_harness::curl::curl;
 use hermes_harness::eventually::{eventually, eventually_true};
-use hermes_harness::origins::http::HttpOrigin;
+use hermes_harness::origins;
 use hermes_harness::overlay::{Hub, Joined};
 
 fn asks(device: &Joined, url: &str) -> (u16, String) {
@@ -12,7 +12,7 @@ fn asks(device: &Joined, url: &str) -> (u16, String) {
 
 #[test]
 fn five_commands_carry_a_request_from_a_laptop_to_a_server_behind_the_hub() {
-    let origin = HttpOrigin::start();
+    let origin = origins::http();
     let hub = Hub::start();
     let device = hub.device("alice", "laptop");
     let exposed = hub.ask(&["expose", "VIDEO", &origin.address().to_string(), "--to", "alice"]);
@@ -44,7 +44,7 @@ fn a_join_is_repeated_by_the_same_key_and_refused_to_another() {
 
 #[test]
 fn without_a_controller_nodes_go_on_and_start_from_their_disks() {
-    let origin = HttpOrigin::start();
+    let origin = origins::http();
     let mut hub = Hub::start();
     let mut device = hub.device("alice", "laptop");
     let address = origin.address().to_string();
@@ -58,7 +58,7 @@ fn without_a_controller_nodes_go_on_and_start_from_their_disks() {
 
 #[test]
 fn a_revoked_device_is_told_and_no_exchange_of_it_is_carried() {
-    let origin = HttpOrigin::start();
+    let origin = origins::http();
     let hub = Hub::start();
     let mut device = hub.device("alice", "laptop");
     let address = origin.address().to_string();
@@ -86,7 +86,7 @@ fn a_mistake_is_told_with_file_and_line_and_changes_nothing() {
 
 #[test]
 fn a_change_that_is_not_confirmed_returns_by_itself() {
-    let origin = HttpOrigin::start();
+    let origin = origins::http();
     let hub = Hub::start();
     let device = hub.device("alice", "laptop");
     let address = origin.address().to_string();

@@ -10,7 +10,7 @@ use crate::admin;
 use crate::failure::Failure;
 use crate::output::{Colour, Output};
 
-/// How a change is made, with the name of whoever makes it.
+/// How a change is made, with the name of its author.
 pub(super) fn how() -> How {
     let author = std::env::var("SUDO_USER").or_else(|_| std::env::var("USER"));
     How {

@@ -64,7 +64,7 @@ pub async fn run(arguments: ControllerArguments, output: Output) -> Result<(), F
 
     let controller = open(&arguments, &folder)?;
     begin(&controller, &arguments)?;
-    let port = serve(controller.clone(), &arguments, &folder)?;
+    let address = serve(controller.clone(), &arguments, &folder)?;
     tell(&controller, &arguments, &folder, output);
     match &arguments.node {
         None => {
@@ -73,7 +73,7 @@ pub async fn run(arguments: ControllerArguments, output: Output) -> Result<(), F
         }
         Some(name) => {
             let state = State::new(folder.join("node"));
-            let membership = own_membership(&controller, &state, name, port).await?;
+            let membership = own_membership(&controller, &state, name, address).await?;
             member::run(state, membership, logging, signals).await
         }
     }
@@ -142,19 +142,17 @@ fn first(arguments: &ControllerArguments, url: &str) -> Result<Vec<Resource>, St
     Ok(vec![overlay, envelope("Node", node, spec)?])
 }
 
-/// Serves on a thread of its own, so that its work never delays the node of this process; returns the port of agents.
+/// Serves on a thread of its own, so that its work never delays the node of this process; returns the address for agents.
 fn serve(
     controller: Arc<Controller>,
     arguments: &ControllerArguments,
     folder: &Path,
-) -> Result<u16, Failure> {
+) -> Result<SocketAddr, Failure> {
     let unbound =
         |place: String| move |error: std::io::Error| Failure::failed(format!("{place}: {error}"));
     let agents = std::net::TcpListener::bind(arguments.listen)
         .map_err(unbound(arguments.listen.to_string()))?;
-    let port = agents
-        .local_addr()
-        .map_or(arguments.listen.port(), |address| address.port());
+    let address = agents.local_addr().unwrap_or(arguments.listen);
     let socket = folder.join(SOCKET);
     // The store is locked by this process: a socket that is there belongs to one that has ended.
     let _ = std::fs::remove_file(&socket);
@@ -180,7 +178,7 @@ fn serve(
         }
     });
     spawned.map_err(unbound("a thread".to_owned()))?;
-    Ok(port)
+    Ok(address)
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
@@ -194,7 +192,7 @@ async fn own_membership(
     controller: &Arc<Controller>,
     state: &State,
     name: &Name,
-    port: u16,
+    address: SocketAddr,
 ) -> Result<Membership, Failure> {
     /// How long the node's own token counts.
     const LIFETIME: Duration = Duration::from_secs(60);
@@ -211,8 +209,11 @@ async fn own_membership(
     };
     let token = controller.create_token(&request).map_err(Failure::failed)?;
     let url = ControllerUrl {
-        host: "127.0.0.1".to_owned(),
-        port,
+        host: match address.ip() {
+            ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
+            ip => ip.to_string(),
+        },
+        port: address.port(),
     };
     let joined = enrol::join(
         state,

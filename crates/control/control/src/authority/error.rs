@@ -1,0 +1,26 @@
+//! Errors of the authority, and what its parts share.
+
+use crate::store::StoreError;
+
+/// Seconds of a day.
+pub(super) const DAY: u64 = 24 * 60 * 60;
+
+/// Name that no node may have: the controller's own.
+pub(super) const CONTROLLER: &str = "controller";
+
+/// The authority cannot do its work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AuthorityError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Cryptography.
+    #[error("the authority: {0}")]
+    Crypto(String),
+}
+
+impl From<rcgen::Error> for AuthorityError {
+    fn from(error: rcgen::Error) -> Self {
+        Self::Crypto(error.to_string())
+    }
+}

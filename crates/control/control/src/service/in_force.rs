@@ -1,0 +1,112 @@
+//! The state of the overlay that the last change leads to, compiled for all nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hermes_api::Revision;
+
+use super::published::{Document, Part, Published};
+use crate::authority::Authority;
+use crate::compile::{Compiler, Recipient};
+use crate::resources::{Findings, Key, Tree};
+use crate::store::StoreError;
+use crate::store::history::History;
+
+/// The state that the last change leads to.
+pub(super) struct InForce {
+    pub(super) published: Arc<Published>,
+    /// The change in force is returned from unless it is confirmed.
+    pub(super) awaiting: Option<Awaiting>,
+}
+
+/// A change that is to be confirmed.
+pub(super) struct Awaiting {
+    /// `None` until it is in force everywhere.
+    pub(super) until: Option<Instant>,
+    pub(super) time: Duration,
+}
+
+impl InForce {
+    /// The state of the store.
+    pub(super) fn read(
+        history: &History,
+        authority: &Authority,
+        domain: &str,
+        now: u64,
+    ) -> Result<Self, String> {
+        let said = |error: StoreError| error.to_string();
+        let head = history.head().map_err(said)?;
+        let tree = head.as_ref().map(|head| history.tree(head)).transpose();
+        let tree = tree.map_err(said)?.unwrap_or_default();
+        let revision = head.map_or(Revision::FIRST, |head| head.revision);
+        let documents = compiled(&tree, domain, None, &BTreeSet::new())
+            .map_err(|findings| format!("revision {revision} cannot be compiled:\n{findings}"))?;
+        let published = Published {
+            revision,
+            tree: Arc::new(tree),
+            documents,
+            authorities: authorities(authority)?,
+            revoked: revoked(authority, now)?,
+            confirm: None,
+        };
+        Ok(Self {
+            published: Arc::new(published),
+            awaiting: None,
+        })
+    }
+}
+
+impl InForce {
+    /// Whether the time to confirm it is over.
+    pub(super) fn is_overdue(&self) -> bool {
+        let until = self.awaiting.as_ref().and_then(|awaiting| awaiting.until);
+        until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+pub(super) fn authorities(authority: &Authority) -> Result<Part, String> {
+    let pem = authority
+        .authorities_pem()
+        .map_err(|error| error.to_string())?;
+    Ok(Part::new(pem.into_bytes()))
+}
+
+pub(super) fn revoked(authority: &Authority, now: u64) -> Result<Part, String> {
+    let pem = authority
+        .revoked_pem(now)
+        .map_err(|error| error.to_string())?;
+    Ok(Part::new(pem.into_bytes()))
+}
+
+/// The documents of a tree, each judged as its nodes will. Those that read none of the changed resources are taken from before.
+pub(super) fn compiled(
+    tree: &Tree,
+    domain: &str,
+    before: Option<&Published>,
+    changed: &BTreeSet<Key>,
+) -> Result<BTreeMap<Recipient, Arc<Document>>, Findings> {
+    let compiler = Compiler::new(tree, domain)?;
+    let mut documents = BTreeMap::new();
+    let mut findings = Findings::default();
+    for recipient in compiler.recipients() {
+        let known = before.and_then(|before| before.document(&recipient));
+        let known = known.filter(|known| !known.compiled.reads_any(changed));
+        if let Some(known) = known {
+            documents.insert(recipient, known.clone());
+            continue;
+        }
+        let proven = compiler.document(&recipient).and_then(|compiled| {
+            compiled.prove(tree)?;
+            Ok(compiled)
+        });
+        match proven {
+            Ok(compiled) => {
+                let part = Part::new(compiled.blob());
+                documents.insert(recipient, Arc::new(Document { part, compiled }));
+            }
+            Err(found) => findings.extend(found.0),
+        }
+    }
+    findings.or(documents)
+}
