@@ -20,6 +20,7 @@
 //! Begin reading in `plan.rs`, and then in `proxy.rs`.
 
 mod attachments;
+mod between;
 mod compiler;
 mod detour;
 mod device;
@@ -35,6 +36,7 @@ mod routes;
 mod source_map;
 mod upstreams;
 
+pub use between::between;
 pub use compiler::{Compiled, Compiler, Recipient, compile};
 pub use proof::VARIABLES;
 pub use reads::Reads;

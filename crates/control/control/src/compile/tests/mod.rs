@@ -5,6 +5,7 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+mod change;
 mod golden;
 mod mistakes;
 mod overlay;

@@ -112,6 +112,31 @@ impl Sketch {
         }
     }
 
+    /// Another overlay of the same nodes: some of its names, services, rules and links are others.
+    pub(super) fn changed(&self, random: &mut Rng) -> Self {
+        let other = Self::random(random);
+        let mut changed = self.clone();
+        let count = self.nodes.len();
+        if random.bool() {
+            let ends = |ends: &Vec<(usize, u16)>| {
+                ends.iter()
+                    .map(|(node, weight)| (node % count, *weight))
+                    .collect()
+            };
+            changed.services = other.services.iter().map(ends).collect();
+        }
+        if random.bool() {
+            changed.names = other.names;
+        }
+        if random.u8(0..3) == 0 {
+            changed.rules = other.rules;
+        }
+        if random.u8(0..3) == 0 && self.links.is_some() {
+            changed.links = Some(links(&self.nodes, random));
+        }
+        changed
+    }
+
     /// What becomes of a request of a user, by the resources alone.
     pub(super) fn fate(&self, user: &str, target: &str) -> Fate {
         let mut rules: Vec<_> = self.rules.iter().collect();

@@ -1,6 +1,7 @@
 //! Exchanges walk through random overlays, hop by hop, as each node would judge them.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use fastrand::Rng;
 use hermes_config::model::{Document, ExchangeKind, Hops, Terminate};
@@ -14,47 +15,51 @@ use super::{DOMAIN, documents};
 use crate::resources::{Kind, Resource, Tree};
 
 /// Random overlays, or as many as `HERMES_OVERLAYS` says.
-fn seeds() -> std::ops::Range<u64> {
+pub(super) fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("HERMES_OVERLAYS").ok();
     0..count.and_then(|count| count.parse().ok()).unwrap_or(40)
 }
 
 /// A random overlay whose resources fit together; many have nodes that no way leads to.
-fn overlay(random: &mut Rng) -> (Sketch, Tree) {
+pub(super) fn overlay(random: &mut Rng) -> (Sketch, Tree) {
     loop {
         let sketch = Sketch::random(random);
         let tree = sketch.tree();
         let Ok(compiler) = Compiler::new(&tree, DOMAIN) else {
             continue;
         };
-        // A rule after another one that decides all that it would is a mistake of the operator, and the only one here.
-        let is_sound = compiler.recipients().iter().all(|recipient| {
-            let compiled = compiler.document(recipient).unwrap();
-            let Err(findings) = compiled.prove(&tree) else {
-                return true;
-            };
-            let mut others = findings.0.iter();
-            assert!(
-                others.all(|finding| finding.problem.reason.contains("can never match")),
-                "{findings}\n{}",
-                compiled.document
-            );
-            false
-        });
-        if is_sound {
+        if is_sound(&compiler, &tree) {
             return (sketch, tree);
         }
     }
 }
 
+/// Whether nodes would take all documents. A rule after another one that decides all that it would is a mistake of the operator, and
+/// the only one here.
+pub(super) fn is_sound(compiler: &Compiler<'_>, tree: &Tree) -> bool {
+    compiler.recipients().iter().all(|recipient| {
+        let compiled = compiler.document(recipient).unwrap();
+        let Err(findings) = compiled.prove(tree) else {
+            return true;
+        };
+        let mut others = findings.0.iter();
+        assert!(
+            others.all(|finding| finding.problem.reason.contains("can never match")),
+            "{findings}\n{}",
+            compiled.document
+        );
+        false
+    })
+}
+
 /// A node as it judges.
-struct JudgingNode {
+pub(super) struct JudgingNode {
     document: Document,
     rules: Rules<()>,
 }
 
 /// All nodes of an overlay.
-struct Network(BTreeMap<String, JudgingNode>);
+pub(super) struct Network(pub(super) BTreeMap<String, Rc<JudgingNode>>);
 
 impl Network {
     fn of(tree: &Tree) -> Self {
@@ -62,7 +67,9 @@ impl Network {
             documents(tree)
                 .into_iter()
                 .filter_map(|(recipient, compiled)| match recipient {
-                    Recipient::Node(name) => Some((name.to_string(), JudgingNode::of(&compiled))),
+                    Recipient::Node(name) => {
+                        Some((name.to_string(), Rc::new(JudgingNode::of(&compiled))))
+                    }
                     Recipient::Devices => None,
                 });
         Self(nodes.collect())
@@ -70,7 +77,7 @@ impl Network {
 
     /// Follows an exchange that this certificate brings to a node, over every next hop; returns the upstreams where it ends, and after how many
     /// hops at most.
-    fn follow(
+    pub(super) fn follow(
         &self,
         at: &str,
         certificate: &str,
@@ -107,16 +114,16 @@ impl Network {
 
 /// A request for a target under the name of a user.
 #[derive(Clone, Copy)]
-struct Request<'a> {
-    user: &'a str,
-    target: &'a str,
+pub(super) struct Request<'a> {
+    pub(super) user: &'a str,
+    pub(super) target: &'a str,
 }
 
 /// A route that an exchange takes.
 struct Taken(hermes_config::model::Route);
 
 impl JudgingNode {
-    fn of(compiled: &Compiled) -> Self {
+    pub(super) fn of(compiled: &Compiled) -> Self {
         let document: Document = serde_json::from_value(compiled.document.clone()).unwrap();
         let node = document.node.clone().unwrap();
         let rules = Rules::compile(&document, node.into(), |_, _| Some(())).unwrap();
