@@ -178,6 +178,7 @@ impl Merge<'_> {
         let before = elements(&self.before["policy"], "rules");
         let before = before.filter(|rule| !is_of_listener(rule));
         let before = before.filter_map(|rule| narrowed(rule, &targets));
+        // The next rules say nothing of these targets, or mean something else by silence.
         let rest = json!({ "name": format!("{BEFORE}/rest"), "match": { "target": targets }, "deny": true });
 
         let mut rules: Vec<Json> = first.into_iter().cloned().chain(before).collect();

@@ -58,6 +58,7 @@ pub(super) fn document(plan: &Plan<'_>, own: Option<(&Name, &NodeSpec)>) -> Resu
         draft.entry("listeners", "web", json!({ "http": WEB }), None);
     }
 
+    // Loopback needs no password: programs on the device are the user's.
     draft.set("identity", json!({ "user": "${HERMES_USER}" }), None);
     draft.push("routes", json!({ "name": "overlay", "to": INGRESS }), None);
     let source = SourceField::made(&key_of(first.name), "spec.reach");

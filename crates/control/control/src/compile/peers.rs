@@ -12,6 +12,7 @@ use crate::resources::{Key, Kind};
 pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
     let domain = &plan.domain;
     if plan.graph.node(node).is_some_and(|spec| spec.ingress) {
+        // One pattern for all devices: a device that joins changes nothing here.
         let certificate = format!("spiffe://{domain}/user/{{user}}/*");
         let devices = json!({ "certificate": certificate, "speaks_for": ["{user}"] });
         let source = SourceField::made(&Key::new(Kind::Node, node.clone()), "spec.ingress");

@@ -152,6 +152,7 @@ impl<'t> Plan<'t> {
             };
             let key = resource.key();
             let ways = finder.ways(goals(spec));
+            // A node learns nothing of services that no one can ask for.
             let passed = match named.contains(&key.name) {
                 true => ways.passed(&self.graph, self.entries()),
                 false => BTreeSet::new(),
@@ -217,6 +218,7 @@ fn names(tree: &Tree) -> Vec<NamePlan<'_>> {
         })
     });
     let mut names: Vec<_> = names.collect();
+    // A wider name before a narrower one would take all of its exchanges, which nodes refuse as a mistake.
     names.sort_by_cached_key(|name| {
         let widest = name.targets.iter().map(breadth).max();
         (widest, name.spec.users.is_none())

@@ -111,6 +111,7 @@ fn policies<'t>(plan: &Plan<'t>, node: &Name) -> Vec<(&'t Resource, &'t PolicySp
     let mut asked: Vec<_> = policies
         .filter(|(_, policy)| policy.at.is_empty() || policy.at.contains(node))
         .collect();
+    // The sort is stable: policies of one order stay in the order of their names.
     asked.sort_by_key(|(_, policy)| policy.order);
     asked
 }

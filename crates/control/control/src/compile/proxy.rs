@@ -27,6 +27,7 @@ pub(super) fn document(plan: &Plan<'_>, name: &Name, node: &NodeSpec) -> Draft {
     attachments::add_routes(plan, name, &mut draft);
     routes::add(plan, name, &mut draft);
     policy::add(plan, name, &mut draft);
+    // Last: routes and rules have said by now which groups they name.
     groups(plan, &mut draft);
     draft
 }

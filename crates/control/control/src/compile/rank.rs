@@ -26,6 +26,7 @@ pub(super) fn ranks<'t>(
             .filter(|(_, to)| to.is_empty())
             .map(|(node, _)| *node)
             .collect();
+        // Nodes that send to each other: one of them has to go first.
         if next.is_empty() {
             let fewest = receivers.iter().min_by_key(|(_, to)| to.len());
             next.extend(fewest.map(|(node, _)| *node));

@@ -48,6 +48,7 @@ impl SourceMap {
             .iter()
             .rev()
             .find_map(|path| Some((path, self.0.get(path)?)))?;
+        // The part below a copy has the same path in the resource; what was made has no such part.
         let rest = path.get(around.len()..).filter(|_| source.is_copy);
         Some(SourceField {
             field: format!("{}{}", source.field, rest.unwrap_or_default()),

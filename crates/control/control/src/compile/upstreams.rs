@@ -49,6 +49,7 @@ pub(super) fn of_nodes(
     let are_equal = nodes.iter().all(|one| one.share == greatest);
     let mut endpoints = Vec::new();
     for one in nodes {
+        // Any member could answer at an address; only this node has a certificate of this name.
         let server_name = format!("{}.{}", one.name, plan.domain);
         for address in &one.node.reach {
             let mut endpoint =

@@ -75,6 +75,7 @@ impl<'t> Graph<'t> {
                 .iter()
                 .filter(|from| self.nodes.contains_key(*from))
             {
+                // A link that is written stays as it is: it may say more.
                 let link = WrittenLink { key, http: None };
                 let receivers = links.from.entry(from).or_default();
                 receivers.entry(&key.name).or_insert(link);

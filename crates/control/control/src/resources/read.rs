@@ -50,6 +50,7 @@ fn add(tree: &mut Tree, resource: Resource, document: &WrittenDocument, findings
         ..Problem::new("metadata.name", reason).remedy(remedy)
     };
 
+    // The first one counts: otherwise each of its references would be told as well.
     if let Some(first) = tree.origin(&key) {
         let reason = format!(
             "this resource was already given at {}:{}",
@@ -85,6 +86,7 @@ fn resource(document: &WrittenDocument) -> Result<Resource, Vec<Finding>> {
         resource: name_of(document, kind),
         problem,
     };
+    // The schema finds all mistakes at once, the types only the first.
     let json = document
         .check(schema(kind))
         .map_err(|problems| problems.into_iter().map(named).collect::<Vec<_>>())?;

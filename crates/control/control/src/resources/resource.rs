@@ -124,6 +124,7 @@ impl Resource {
             spec: spec(envelope.spec),
         };
 
+        // Measured as it is kept and sent, whatever spaces its author wrote.
         let size = resource.canonical().len();
         if size > RESOURCE_BYTES {
             let reason = format!(

@@ -31,6 +31,7 @@ impl Tree {
     /// There are too many.
     pub fn insert(&mut self, resource: Resource, origin: Option<Origin>) -> Result<(), TreeFull> {
         let key = resource.key().clone();
+        // A resource that is replaced needs no room.
         if self.resources.len() >= MOST_RESOURCES && !self.resources.contains_key(&key) {
             return Err(TreeFull);
         }

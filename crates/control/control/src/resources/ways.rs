@@ -53,6 +53,7 @@ impl<'g, 't> WayFinder<'g, 't> {
 
     /// The shortest ways to these goals; goals that are no proxies are passed over.
     pub(crate) fn ways(&mut self, mut goals: Goals<'t>) -> Arc<Ways<'t>> {
+        // Devices cannot be sent to, and unknown nodes are told by the checks.
         goals.retain(|goal, _| self.graph.node(goal).is_some());
         let found = self.known.entry(goals);
         let graph = self.graph;
@@ -162,6 +163,7 @@ impl<'t> Ways<'t> {
         for next in self.nearer(graph, node) {
             found.extend(self.behind(graph, next, known));
         }
+        // Without this the number of ways would count, which grows exponentially with their length.
         known.insert(node, found.clone());
         found
     }
@@ -191,6 +193,7 @@ fn distances<'t>(
 ) -> BTreeMap<&'t Name, usize> {
     let mut distances: BTreeMap<&'t Name, usize> = goals.keys().map(|goal| (*goal, 0)).collect();
     let mut waiting: VecDeque<(&'t Name, usize)> = goals.keys().map(|goal| (*goal, 0)).collect();
+    // Breadth first: a node is found on its shortest way, and once.
     while let Some((name, steps)) = waiting.pop_front() {
         for sender in senders.get(name).into_iter().flatten() {
             if !distances.contains_key(sender) {

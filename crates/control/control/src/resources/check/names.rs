@@ -25,6 +25,7 @@ pub(super) fn names(report: &mut Report<'_>) {
             report,
         );
 
+        // Of two equal names the first would always decide, and its author would not know of the other.
         for meaning in meanings(key, name) {
             let owner = *owners.entry(meaning.clone()).or_insert(key);
             if owner != key {

@@ -131,6 +131,7 @@ fn proxy(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
         _ => {}
     }
 
+    // Rules of the compiler name this listener, and would mean another one.
     if node.listen.is_some() && node.listeners.contains_key(OVERLAY) {
         let reason = "the listener for `listen` is called so";
         report.add(
