@@ -15,6 +15,8 @@ use crate::{free, program};
 /// A controller, which is the node `hub`, too.
 #[derive(Debug)]
 pub struct Hub {
+    /// It is the node `hub`.
+    is_node: bool,
     folder: TempDir,
     agents: SocketAddr,
     exchanges: SocketAddr,
@@ -37,7 +39,20 @@ impl Hub {
     /// # Panics
     /// When it does not start.
     pub fn start() -> Self {
+        Self::start_as(true)
+    }
+
+    /// Starts a controller that is no node.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn controller() -> Self {
+        Self::start_as(false)
+    }
+
+    fn start_as(is_node: bool) -> Self {
         let mut hub = Self {
+            is_node,
             folder: tempfile::tempdir().unwrap(),
             agents: free::tcp(),
             exchanges: free::tcp(),
@@ -55,8 +70,6 @@ impl Hub {
         let url = self.url();
         let arguments = [
             "controller",
-            "--node",
-            "hub",
             "--listen",
             &self.agents.to_string(),
             "--url",
@@ -66,9 +79,15 @@ impl Hub {
             "--state",
             &self.state(),
         ];
-        self.process = Some(spawn(self.folder.path(), &arguments.map(str::to_owned)));
+        let mut arguments = arguments.map(str::to_owned).to_vec();
+        if self.is_node {
+            arguments.extend(["--node", "hub"].map(str::to_owned));
+        }
+        self.process = Some(spawn(self.folder.path(), &arguments));
         eventually("the controller answers", || self.ask(&["nodes"]));
-        eventually("hub is in step", || self.node("hub").filter(in_step));
+        if self.is_node {
+            self.await_step("hub");
+        }
     }
 
     /// The controller as nodes reach it.
@@ -118,8 +137,39 @@ impl Hub {
     pub fn device(&self, user: &str, name: &str) -> Joined {
         let token = self.token(user);
         let joined = Joined::start(&self.url(), &token, name);
-        eventually("the device is in step", || self.node(name).filter(in_step));
+        self.await_step(name);
         joined
+    }
+
+    /// A node of the overlay's own, which runs and is in step.
+    ///
+    /// # Panics
+    /// When it does not come so far.
+    pub fn member(&self, name: &str) -> Joined {
+        let made = self.ask(&["token", "create", "--name", name]).unwrap();
+        let joined = Joined::start(&self.url(), made["token"].as_str().unwrap(), name);
+        self.await_step(name);
+        joined
+    }
+
+    /// Applies a text of resources.
+    ///
+    /// # Panics
+    /// When the controller refuses it.
+    pub fn apply(&self, text: &str, arguments: &[&str]) {
+        let file = self.folder.path().join("overlay.yaml");
+        std::fs::write(&file, text).unwrap();
+        let file = file.to_str().unwrap();
+        let said = self.say(&[&["apply", file], arguments].concat());
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+
+    /// Waits until a member has what it should have.
+    ///
+    /// # Panics
+    /// When it does not come so far.
+    pub fn await_step(&self, name: &str) {
+        eventually("a member is in step", || self.node(name).filter(in_step));
     }
 
     /// Kills its process, without a chance to tidy up.
@@ -173,8 +223,8 @@ impl Joined {
 
     /// Starts its process as one that has joined.
     pub fn run_again(&mut self) {
-        let rest: Vec<_> = self.arguments[4..].to_vec();
-        self.arguments = [vec!["join".to_owned()], rest].concat();
+        let state = self.state().display().to_string();
+        self.arguments = ["join", "--state", &state].map(str::to_owned).to_vec();
         self.run();
     }
 

@@ -1,9 +1,11 @@
 //! An overlay with a controller: five commands, changes, outages, members.
 
+use std::net::SocketAddr;
+
 use hermes_harness::curl::curl;
 use hermes_harness::eventually::{eventually, eventually_true};
-use hermes_harness::origins;
 use hermes_harness::overlay::{Hub, Joined};
+use hermes_harness::{free, origins};
 
 fn asks(device: &Joined, url: &str) -> (u16, String) {
     let answer = curl(&["-x", &format!("http://{}", device.web), url]);
@@ -15,10 +17,16 @@ fn five_commands_carry_a_request_from_a_laptop_to_a_server_behind_the_hub() {
     let origin = origins::http();
     let hub = Hub::start();
     let device = hub.device("alice", "laptop");
-    let exposed = hub.ask(&["expose", "VIDEO", &origin.address().to_string(), "--to", "alice"]);
+    let exposed = hub.ask(&[
+        "expose",
+        "VIDEO",
+        &origin.address().to_string(),
+        "--to",
+        "alice",
+    ]);
     assert!(exposed.is_some_and(|exposed| exposed["outcome"]["stopped"].is_null()));
     assert_eq!(asks(&device, "http://VIDEO/hello").0, 200);
-    assert_eq!(asks(&device, "http://OTHER/").0, 404);
+    assert_eq!(asks(&device, "http://OTHER/").0, 403);
 
     // Another user's device enters the overlay, and not the service.
     let other = hub.device("bob", "desk");
@@ -34,7 +42,8 @@ fn a_join_is_repeated_by_the_same_key_and_refused_to_another() {
     first.kill();
     first.run();
     eventually_true("the device attends again", || {
-        hub.node("laptop").is_some_and(|node| node["attends"] == true)
+        hub.node("laptop")
+            .is_some_and(|node| node["attends"] == true)
     });
 
     let mut thief = Joined::start(&hub.url(), &token, "thief");
@@ -45,15 +54,96 @@ fn a_join_is_repeated_by_the_same_key_and_refused_to_another() {
 #[test]
 fn without_a_controller_nodes_go_on_and_start_from_their_disks() {
     let origin = origins::http();
-    let mut hub = Hub::start();
-    let mut device = hub.device("alice", "laptop");
-    let address = origin.address().to_string();
-    hub.ask(&["expose", "VIDEO", &address, "--to", "alice"]).unwrap();
-    hub.kill();
-    device.kill();
-    hub.run();
-    device.run_again();
-    eventually_true("the device serves again", || asks(&device, "http://VIDEO/").0 == 200);
+    let mut controller = Hub::controller();
+    let (listen, address) = (free::tcp(), origin.address());
+    controller.apply(&edge(listen, address), &[]);
+    let mut edge = controller.member("edge");
+    let mut device = controller.device("alice", "laptop");
+    assert_eq!(asks(&device, "http://VIDEO/").0, 200);
+
+    controller.kill();
+    assert_eq!(asks(&device, "http://VIDEO/").0, 200);
+    for node in [&mut edge, &mut device] {
+        node.kill();
+        node.run_again();
+    }
+    eventually_true("they serve again", || {
+        asks(&device, "http://VIDEO/").0 == 200
+    });
+
+    controller.run();
+    controller.await_step("edge");
+    controller.await_step("laptop");
+}
+
+/// A node by which devices enter, with a server that Alice may ask.
+fn edge(listen: SocketAddr, server: SocketAddr) -> String {
+    format!(
+        "apiVersion: hermes/v1
+kind: Node
+metadata: {{ name: edge }}
+spec: {{ listen: {listen}, reach: [{listen}], ingress: true }}
+---
+apiVersion: hermes/v1
+kind: Service
+metadata: {{ name: video }}
+spec: {{ at: [{{ node: edge, address: {server} }}] }}
+---
+apiVersion: hermes/v1
+kind: Name
+metadata: {{ name: video }}
+spec: {{ name: VIDEO, service: video }}
+---
+apiVersion: hermes/v1
+kind: Policy
+metadata: {{ name: video }}
+spec: {{ rules: [{{ match: {{ target: VIDEO, user: alice }}, allow: true }}] }}
+"
+    )
+}
+
+#[test]
+fn a_change_that_a_node_refuses_is_stopped_and_taken_back() {
+    let origin = origins::http();
+    let controller = Hub::controller();
+    let (listen, address) = (free::tcp(), origin.address());
+    controller.apply(&edge(listen, address), &[]);
+    let _edge = controller.member("edge");
+    let device = controller.device("alice", "laptop");
+
+    // Another process has this address: only the node finds that out.
+    let taken = std::net::TcpListener::bind(free::tcp()).unwrap();
+    let bad = edge(listen, address).replace(
+        &format!("listen: {listen}"),
+        &format!("listen: {}", taken.local_addr().unwrap()),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.yaml");
+    std::fs::write(&file, bad).unwrap();
+    let said = controller.say(&["apply", file.to_str().unwrap()]);
+    assert_eq!(said.code, 1, "{said:?}");
+    let told = format!("{}{}", said.stdout, said.stderr);
+    assert!(told.contains("edge") && told.contains("in use"), "{told}");
+    controller.await_step("edge");
+    assert_eq!(asks(&device, "http://VIDEO/").0, 200);
+    let resources = controller.ask(&["get", "Node"]).unwrap();
+    assert!(
+        resources["yaml"]
+            .as_str()
+            .unwrap()
+            .contains(&listen.to_string())
+    );
+}
+
+#[test]
+fn a_device_that_joins_changes_no_document() {
+    let hub = Hub::start();
+    let revision = |hub: &Hub| hub.node("hub").unwrap()["revision"].clone();
+    let before = revision(&hub);
+    let _first = hub.device("alice", "laptop");
+    let _second = hub.device("bob", "desk");
+    assert_eq!(revision(&hub), before);
+    assert_eq!(hub.ask(&["history"]).unwrap().as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -62,7 +152,8 @@ fn a_revoked_device_is_told_and_no_exchange_of_it_is_carried() {
     let hub = Hub::start();
     let mut device = hub.device("alice", "laptop");
     let address = origin.address().to_string();
-    hub.ask(&["expose", "VIDEO", &address, "--to", "alice"]).unwrap();
+    hub.ask(&["expose", "VIDEO", &address, "--to", "alice"])
+        .unwrap();
     assert_eq!(asks(&device, "http://VIDEO/").0, 200);
     hub.ask(&["revoke", "laptop"]).unwrap();
     assert_eq!(eventually("the device ends", || device.ended()), 1);
@@ -81,7 +172,10 @@ fn a_mistake_is_told_with_file_and_line_and_changes_nothing() {
     let told = format!("{}{}", said.stdout, said.stderr);
     assert!(told.contains("overlay.yaml"), "{told}");
     assert!(told.contains("vidio"), "{told}");
-    assert!(hub.ask(&["get", "Name"]).is_some_and(|answer| answer["yaml"] == ""));
+    assert!(
+        hub.ask(&["get", "Name"])
+            .is_some_and(|answer| answer["yaml"] == "")
+    );
 }
 
 #[test]
@@ -90,16 +184,23 @@ fn a_change_that_is_not_confirmed_returns_by_itself() {
     let hub = Hub::start();
     let device = hub.device("alice", "laptop");
     let address = origin.address().to_string();
-    hub.ask(&["expose", "VIDEO", &address, "--to", "alice"]).unwrap();
-    let yaml = hub.ask(&["get"]).unwrap()["yaml"].as_str().unwrap().to_owned();
+    hub.ask(&["expose", "VIDEO", &address, "--to", "alice"])
+        .unwrap();
+    let yaml = hub.ask(&["get"]).unwrap()["yaml"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("overlay.yaml");
     std::fs::write(&file, yaml.replace("alice", "bob")).unwrap();
     let file = file.to_str().unwrap();
     hub.ask(&["apply", "--confirm", "2s", file]).unwrap();
     assert_eq!(asks(&device, "http://VIDEO/").0, 403);
-    eventually_true("it has returned", || asks(&device, "http://VIDEO/").0 == 200);
+    eventually_true("it has returned", || {
+        asks(&device, "http://VIDEO/").0 == 200
+    });
     eventually_true("the hub is in step again", || {
-        hub.node("hub").is_some_and(|node| node["state"] == "in step")
+        hub.node("hub")
+            .is_some_and(|node| node["state"] == "in step")
     });
 }
