@@ -453,7 +453,7 @@ fn view(
         state: word
             .map_or("unknown", |word| state(word.progress))
             .to_owned(),
-        reason: word.map_or_else(String::new, |word| fleet::reason(&word.mistakes)),
+        reason: word.map_or_else(String::new, |word| word.mistakes.join("; ")),
         report: word.map_or_else(String::new, |word| word.report.clone()),
         version: record.map_or_else(String::new, |record| record.version.clone()),
         binary: record.map_or_else(String::new, |record| record.binary.clone()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hermes_api::{Name, Progress, SignedStatement, SigningKey, Statement};
+use hermes_api::{Name, Progress, SigningKey};
 use hermes_net::clock::unix_seconds;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
@@ -14,10 +14,8 @@ use tonic::Status;
 use super::fleet::{Arrival, Fleet, Mark, Session, Target, Word};
 use super::in_force::InForce;
 use super::outcome::Outcome;
-use super::published::Published;
 use super::tls;
 use crate::authority::Authority;
-use crate::compile::Recipient;
 use crate::rollout::Event;
 use crate::store::Store;
 use crate::store::history::History;
@@ -128,17 +126,9 @@ impl Controller {
         Ok(fleet.is_current(node, session).then(|| fleet.target(node)))
     }
 
-    pub(super) fn statement(
-        &self,
-        published: &Published,
-        node: &Name,
-        recipient: &Recipient,
-    ) -> Option<Statement> {
-        published.statement(&self.about.overlay, node, recipient)
-    }
-
-    pub(super) fn sign(&self, statement: &Statement) -> SignedStatement {
-        statement.sign(&self.key)
+    /// The key of statements.
+    pub(super) fn key(&self) -> &SigningKey {
+        &self.key
     }
 
     /// A node had already what it should have.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hermes_api::{Hash, Mistake, Name, Progress, Revision};
+use hermes_api::{Hash, Name, Progress, Revision};
 use tokio::sync::Notify;
 
 use super::published::Published;
@@ -56,7 +56,8 @@ pub(super) struct NodeRecord {
 pub(super) struct Word {
     pub(super) revision: Revision,
     pub(super) progress: Progress,
-    pub(super) mistakes: Vec<Mistake>,
+    /// Each with its resource, field, file and line.
+    pub(super) mistakes: Vec<String>,
     pub(super) report: String,
 }
 
@@ -218,7 +219,7 @@ impl Fleet {
     /// A node has said how far it has come with a target. `now` is in milliseconds.
     pub(super) fn heard(&mut self, node: &Name, mark: Mark, word: Word, now: u64) -> Vec<Event> {
         let progress = word.progress;
-        let reason = reason(&word.mistakes);
+        let reason = word.mistakes.join("; ");
         if let Some(record) = self.nodes.get_mut(node) {
             record.word = Some(word);
         }
@@ -288,13 +289,4 @@ impl Fleet {
             .filter_map(|record| record.session.as_ref());
         sessions.for_each(|session| session.wake.notify_one());
     }
-}
-
-/// The mistakes of a node in one line.
-pub(super) fn reason(mistakes: &[Mistake]) -> String {
-    let lines = mistakes.iter().map(|mistake| match mistake.path.as_str() {
-        "" => mistake.reason.clone(),
-        path => format!("{path}: {}", mistake.reason),
-    });
-    lines.collect::<Vec<_>>().join("; ")
 }

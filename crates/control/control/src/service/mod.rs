@@ -1,6 +1,7 @@
 //! A running controller: members attend it over mutual TLS, operators change the overlay over a Unix socket.
 //!
-//! - `accept`, `tls`, `grpc`: connections of agents. `attend`: the stream of one. `fleet`: who attends, and what each should have.
+//! - `accept`, `tls`, `grpc`: connections of agents. `attend`: the stream of one. `offering`: its decisions. `fleet`: who attends, and what
+//!   each should have.
 //! - `controller`: the state of the overlay, and who attends. `change`: from one state of the overlay to the next. `in_force`, `published`:
 //!   a state as the controller has it and as nodes get it. `outcome`: what operators are told of changes.
 //! - `members`: joins, renewals, revocations. `admin`: the requests of operators.
@@ -14,8 +15,11 @@ mod fleet;
 mod grpc;
 mod in_force;
 mod members;
+mod offering;
 mod outcome;
 mod published;
+#[cfg(test)]
+mod simulation;
 mod tls;
 
 use std::sync::Arc;

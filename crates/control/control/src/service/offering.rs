@@ -1,0 +1,207 @@
+//! What one node is offered, and how it goes on from there. Without input or output.
+
+use std::sync::Arc;
+
+use hermes_api::{
+    Acknowledgement, BlobPart, Hash, MAX_PART, Mistake, Name, Notice, Offer, Progress, Revision,
+    SigningKey, controller_message::Content,
+};
+use hermes_config::Problem;
+
+use super::fleet::{Mark, Target, Word};
+use super::published::{Part, Published};
+use crate::compile::Recipient;
+
+/// Mistakes of one refusal that are kept.
+#[doc(alias = "bound")]
+const MISTAKES: usize = 20;
+
+/// Letters of a node's words that are kept.
+#[doc(alias = "bound")]
+const WORDS: usize = 2000;
+
+/// The side of the controller in the stream of one node.
+pub(super) struct Offering {
+    overlay: Name,
+    node: Name,
+    user: Option<Name>,
+    /// The parts that the node has in force.
+    content: Option<Hash>,
+    offered: Option<Offered>,
+    /// Parts that the node refused: they are not offered again.
+    refused: Option<Hash>,
+}
+
+/// The last offer.
+struct Offered {
+    statement: Hash,
+    content: Hash,
+    revision: Revision,
+    mark: Mark,
+    /// The state whose parts the node may ask for.
+    published: Arc<Published>,
+}
+
+/// What follows from a target.
+#[derive(Default)]
+pub(super) struct Followed {
+    /// To be said to the node.
+    pub(super) say: Option<Content>,
+    /// The node has what it should have.
+    pub(super) is_in_step: bool,
+}
+
+/// What a node has said of a stage.
+pub(super) struct Heard {
+    pub(super) mark: Mark,
+    pub(super) word: Word,
+}
+
+impl Offering {
+    /// With a node that has these parts in force.
+    pub(super) fn new(
+        overlay: Name,
+        node: Name,
+        user: Option<Name>,
+        content: Option<Hash>,
+    ) -> Self {
+        Self {
+            overlay,
+            node,
+            user,
+            content,
+            offered: None,
+            refused: None,
+        }
+    }
+
+    /// The node should have this now: it is offered, unless the node has it, was offered it or has refused it.
+    pub(super) fn follow(&mut self, target: Target, key: &SigningKey) -> Followed {
+        let recipient = self.recipient(&target.published);
+        let statement = target
+            .published
+            .statement(&self.overlay, &self.node, &recipient);
+        let Some(statement) = statement else {
+            // Nothing describes the node yet: it waits.
+            return Followed::default();
+        };
+
+        let content = statement.content();
+        let offered = self.offered.as_ref().map(|offered| offered.content);
+        if offered == Some(content) || self.refused == Some(content) {
+            return self.go_on(&target);
+        }
+        if offered.is_none() && self.content == Some(content) {
+            return Followed {
+                say: Some(Content::Notice(Notice::InStep.into())),
+                is_in_step: true,
+            };
+        }
+
+        let signed = statement.sign(key);
+        self.offered = Some(Offered {
+            statement: Hash::of(&signed.bytes),
+            content,
+            revision: target.published.revision,
+            mark: target.mark,
+            published: target.published,
+        });
+        Followed {
+            say: Some(Content::Offer(Offer {
+                statement: signed.bytes,
+                signature: signed.signature,
+            })),
+            is_in_step: false,
+        }
+    }
+
+    /// The node was offered this already; by now it may be confirmed.
+    fn go_on(&mut self, target: &Target) -> Followed {
+        let Some(offered) = &mut self.offered else {
+            return Followed::default();
+        };
+        // Its answer counts for the change that is under way now.
+        offered.mark = target.mark;
+        let was_for_a_time = offered.published.confirm.is_some();
+        if was_for_a_time && target.published.confirm.is_none() {
+            offered.published = target.published.clone();
+            return Followed {
+                say: Some(Content::Notice(Notice::Confirm.into())),
+                is_in_step: false,
+            };
+        }
+        Followed {
+            say: None,
+            is_in_step: self.content == Some(offered.content),
+        }
+    }
+
+    /// Parts of the last offer. A node that asks for other ones is told nothing of them.
+    pub(super) fn parts(&self, hashes: &[Vec<u8>]) -> Vec<Part> {
+        let Some(offered) = &self.offered else {
+            return Vec::new();
+        };
+        let recipient = self.recipient(&offered.published);
+        let hashes = hashes
+            .iter()
+            .filter_map(|hash| Hash::try_from(&**hash).ok());
+        let parts = hashes.filter_map(|hash| offered.published.part(&recipient, &hash));
+        parts.cloned().collect()
+    }
+
+    /// The node has said how far it has come; `None` if that is about an offer that was replaced.
+    pub(super) fn acknowledged(&mut self, word: Acknowledgement) -> Option<Heard> {
+        let offered = self.offered.as_ref()?;
+        if Hash::try_from(&*word.statement) != Ok(offered.statement) {
+            return None;
+        }
+        let progress = word.progress();
+        match progress {
+            Progress::Refused => self.refused = Some(offered.content),
+            Progress::InForce | Progress::Confirmed => self.content = Some(offered.content),
+            Progress::Returned => self.content = None,
+            Progress::Stored => {}
+        }
+        let mistakes = word.mistakes.into_iter().take(MISTAKES);
+        Some(Heard {
+            mark: offered.mark,
+            word: Word {
+                revision: offered.revision,
+                progress,
+                mistakes: mistakes
+                    .map(|mistake| self.located(offered, mistake))
+                    .collect(),
+                report: word.report.chars().take(WORDS).collect(),
+            },
+        })
+    }
+
+    /// A mistake of a node's document as one of the resource that it was made of, with file and line where they are known.
+    fn located(&self, offered: &Offered, mistake: Mistake) -> String {
+        let reason: String = mistake.reason.chars().take(WORDS).collect();
+        let problem = Problem::new(mistake.path, reason);
+        let recipient = self.recipient(&offered.published);
+        match offered.published.document(&recipient) {
+            Some(document) => {
+                let places = &document.compiled.places;
+                places.finding(&offered.published.tree, problem).to_string()
+            }
+            None => problem.to_string(),
+        }
+    }
+
+    fn recipient(&self, published: &Published) -> Recipient {
+        published.recipient(&self.node, self.user.as_ref())
+    }
+}
+
+/// The pieces of a part, each made when it is sent.
+pub(super) fn pieces(part: &Part) -> impl Iterator<Item = BlobPart> {
+    let count = part.bytes.chunks(MAX_PART).len();
+    let pieces = part.bytes.chunks(MAX_PART).enumerate();
+    pieces.map(move |(index, piece)| BlobPart {
+        hash: part.hash.as_bytes().to_vec(),
+        bytes: piece.to_vec(),
+        last: index + 1 == count,
+    })
+}
