@@ -11,8 +11,8 @@ use super::controller::Controller;
 use super::fleet::{self, Change};
 use super::in_force::{Awaiting, InForce, authorities, compiled, revoked};
 use super::outcome::{Changed, How, NotChanged, Outcome, Refusal};
-use super::published::Published;
-use crate::compile::Recipient;
+use super::published::{Document, Published};
+use crate::compile::{Compiled, Recipient, between};
 use crate::resources::{Findings, Key, Resource, Tree};
 use crate::rollout::{Event, Order, RankedNode, Wave, waves};
 use crate::store::StoreError;
@@ -57,7 +57,7 @@ impl Controller {
         }
 
         self.commit(&tree, in_force.published.revision, how)?;
-        let events = self.begin(&mut in_force, next, &difference, how);
+        let events = self.begin(&mut in_force, next, how);
         drop(in_force);
         self.settle(events);
         Ok(changed)
@@ -130,20 +130,10 @@ impl Controller {
     }
 
     /// Lets a change spread that is in the store.
-    fn begin(
-        &self,
-        in_force: &mut InForce,
-        next: Published,
-        difference: &Difference,
-        how: &How,
-    ) -> Vec<Event> {
+    fn begin(&self, in_force: &mut InForce, next: Published, how: &How) -> Vec<Event> {
         let next = Arc::new(next);
         let before = in_force.published.clone();
-        let mut stages = Vec::new();
-        if let Some(between) = between(&self.about.trust_domain, &before.tree, &next, difference) {
-            stages.push(Arc::new(between));
-        }
-        stages.push(next.clone());
+        let stages = stages(&before, &next);
 
         let mut fleet = self.fleet.lock();
         let waves = waves_of(&fleet, &before, &stages);
@@ -427,30 +417,54 @@ impl Difference {
     }
 }
 
-/// The state that has the resources of both: nothing is removed yet. `None` where nothing is removed, or the two do not go together.
-fn between(
-    domain: &str,
-    before: &Tree,
-    next: &Published,
-    difference: &Difference,
-) -> Option<Published> {
-    if difference.removed.is_empty() {
-        return None;
+/// The states that a change goes through, so that no exchange fails meanwhile: nodes take what others will send, decide anew, and forget
+/// what others have sent.
+fn stages(before: &Arc<Published>, next: &Arc<Published>) -> Vec<Arc<Published>> {
+    let taking = merged(before, next, &|before, next| between(next, before));
+    let deciding = merged(before, next, &between);
+    let mut stages: Vec<Arc<Published>> = Vec::new();
+    for stage in [taking, deciding] {
+        let last = stages.last().unwrap_or(before);
+        if !has_same_documents(last, &stage) && !has_same_documents(&stage, next) {
+            stages.push(Arc::new(stage));
+        }
     }
-    let mut both = (*next.tree).clone();
-    for key in &difference.removed {
-        let origin = before.origin(key).cloned();
-        both.insert(before.resource(key)?.clone(), origin).ok()?;
-    }
-    let documents = compiled(&both, domain, None, &BTreeSet::new()).ok()?;
-    Some(Published {
-        tree: Arc::new(both),
-        documents,
-        ..next.clone()
-    })
+    stages.push(next.clone());
+    stages
 }
 
-/// The waves of each stage. All but the last add to what there was; the last one removes, if there are several.
+/// A state between two others. A node that only one of them has gets its document of that one.
+fn merged(
+    before: &Published,
+    next: &Published,
+    merge: &dyn Fn(&Compiled, &Compiled) -> Compiled,
+) -> Published {
+    let mut documents = next.documents.clone();
+    for (recipient, old) in &before.documents {
+        let document = match next.documents.get(recipient) {
+            None => old.clone(),
+            Some(new) if new.part.hash == old.part.hash => continue,
+            Some(new) => Document::new(merge(&old.compiled, &new.compiled)),
+        };
+        documents.insert(recipient.clone(), document);
+    }
+    Published {
+        documents,
+        ..next.clone()
+    }
+}
+
+fn has_same_documents(one: &Published, other: &Published) -> bool {
+    let hashes = |state: &Published| -> Vec<_> {
+        let documents = state.documents.iter();
+        documents
+            .map(|(recipient, document)| (recipient.clone(), document.part.hash))
+            .collect()
+    };
+    hashes(one) == hashes(other)
+}
+
+/// The waves of each stage. The last one removes, if there are several.
 fn waves_of(
     fleet: &fleet::Fleet,
     before: &Arc<Published>,
@@ -459,9 +473,10 @@ fn waves_of(
     let mut earlier = before;
     let mut all = Vec::new();
     for (index, stage) in stages.iter().enumerate() {
-        let order = match index {
-            0 => Order::ReceiversFirst,
-            _ => Order::SendersFirst,
+        let is_last_of_several = index > 0 && index + 1 == stages.len();
+        let order = match is_last_of_several {
+            true => Order::SendersFirst,
+            false => Order::ReceiversFirst,
         };
         let concerned = fleet.nodes().iter();
         let concerned = concerned.filter(|(_, record)| differs(stage, earlier, record));

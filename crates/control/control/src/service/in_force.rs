@@ -102,8 +102,7 @@ pub(super) fn compiled(
         });
         match proven {
             Ok(compiled) => {
-                let part = Part::new(compiled.blob());
-                documents.insert(recipient, Arc::new(Document { part, compiled }));
+                documents.insert(recipient, Document::new(compiled));
             }
             Err(found) => findings.extend(found.0),
         }

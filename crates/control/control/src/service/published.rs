@@ -31,6 +31,13 @@ pub(super) struct Document {
     pub(super) compiled: Compiled,
 }
 
+impl Document {
+    pub(super) fn new(compiled: Compiled) -> Arc<Self> {
+        let part = Part::new(compiled.blob());
+        Arc::new(Self { part, compiled })
+    }
+}
+
 /// A state of the overlay.
 #[derive(Debug, Clone)]
 pub(super) struct Published {

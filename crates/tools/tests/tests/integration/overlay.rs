@@ -1,6 +1,7 @@
 //! An overlay with a controller: five commands, changes, outages, members.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hermes_harness::curl::curl;
 use hermes_harness::eventually::{eventually, eventually_true};
@@ -203,4 +204,96 @@ fn a_change_that_is_not_confirmed_returns_by_itself() {
         hub.node("hub")
             .is_some_and(|node| node["state"] == "in step")
     });
+}
+
+#[test]
+fn a_service_that_moves_between_nodes_under_traffic_loses_no_request() {
+    let origin = origins::http();
+    let controller = Hub::controller();
+    let places = [free::tcp(), free::tcp(), free::tcp()];
+    let text = |node: &str| moving(places, node, origin.address());
+    controller.apply(&text("a"), &[]);
+    let _nodes = ["edge", "a", "b"].map(|name| controller.member(name));
+    let device = controller.device("alice", "laptop");
+    eventually_true("the service is reached", || {
+        asks(&device, "http://VIDEO/").0 == 200
+    });
+
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut answers = Vec::new();
+            while !done.load(Ordering::Relaxed) {
+                answers.push(asks(&device, "http://VIDEO/"));
+            }
+            answers
+        });
+        for node in ["b", "a", "b", "a"] {
+            controller.apply(&text(node), &[]);
+        }
+        done.store(true, Ordering::Relaxed);
+        let answers = asking.join().unwrap();
+        let failed: Vec<_> = answers.iter().filter(|answer| answer.0 != 200).collect();
+        assert!(
+            failed.is_empty(),
+            "{} of {}: {failed:?}",
+            failed.len(),
+            answers.len()
+        );
+        assert!(answers.len() > 4, "{}", answers.len());
+    });
+}
+
+/// An ingress, two nodes behind it, and a service at one of these.
+fn moving(places: [SocketAddr; 3], node: &str, server: SocketAddr) -> String {
+    let nodes = ["edge", "a", "b"].iter().zip(places).map(|(name, place)| {
+        let ingress = *name == "edge";
+        format!("apiVersion: hermes/v1\nkind: Node\nmetadata: {{ name: {name} }}\nspec: {{ listen: {place}, reach: [{place}], ingress: {ingress} }}\n---\n")
+    });
+    let nodes: String = nodes.collect();
+    let rest = edge(places[0], server);
+    let rest = rest
+        .split_once("---\n")
+        .unwrap()
+        .1
+        .replace("node: edge", &format!("node: {node}"));
+    format!("{nodes}{rest}")
+}
+
+#[test]
+fn a_revoked_certificate_opens_nothing_any_more() {
+    let origin = origins::http();
+    let controller = Hub::controller();
+    let listen = free::tcp();
+    controller.apply(&edge(listen, origin.address()), &[]);
+    let _edge = controller.member("edge");
+    let device = controller.device("alice", "laptop");
+    // Someone has copied the device's files, and asks its controller nothing.
+    let copied = tempfile::tempdir().unwrap();
+    for file in ["node.pem", "node.key", "authorities.pem"] {
+        std::fs::copy(device.state().join(file), copied.path().join(file)).unwrap();
+    }
+    let file = |name: &str| copied.path().join(name).display().to_string();
+    let thief = || {
+        curl(&[
+            "--proxy",
+            &format!("https://edge.hermes.hermes.internal:{}", listen.port()),
+            "--resolve",
+            &format!(
+                "edge.hermes.hermes.internal:{}:{}",
+                listen.port(),
+                listen.ip()
+            ),
+            "--proxy-cert",
+            &file("node.pem"),
+            "--proxy-key",
+            &file("node.key"),
+            "--proxy-cacert",
+            &file("authorities.pem"),
+            "http://VIDEO/",
+        ])
+    };
+    assert_eq!(thief().status, 200, "{:?}", thief());
+    controller.ask(&["revoke", "laptop"]).unwrap();
+    eventually_true("the certificate opens nothing", || thief().status == 0);
 }
