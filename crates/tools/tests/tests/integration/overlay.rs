@@ -290,6 +290,8 @@ fn a_revoked_certificate_opens_nothing_any_more() {
             &file("node.key"),
             "--proxy-cacert",
             &file("authorities.pem"),
+            "-H",
+            "user: alice",
             "http://VIDEO/",
         ])
     };
