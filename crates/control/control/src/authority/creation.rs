@@ -1,13 +1,16 @@
-//! Making tokens.
+//! Making, listing and deleting tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hermes_api::{Hash, Token};
 
 use super::encoding::{hex, random};
-use super::error::{AuthorityError, CONTROLLER};
+use super::error::{AuthorityError, CONTROLLER, DAY};
 use super::root::Authority;
-use super::tokens::{LONGEST, MOST, NoToken, PREFIX, TokenRecord, TokenRequest, drop_expired};
+use super::tokens::{
+    LONGEST, MOST, NoToken, PREFIX, TokenRecord, TokenRequest, TokenSummary, drop_expired,
+    remove_token,
+};
 
 impl Authority {
     /// Makes a token.
@@ -30,7 +33,9 @@ impl Authority {
             .records
             .all::<TokenRecord>(PREFIX)
             .map_err(AuthorityError::from)?;
-        if known.len() >= MOST {
+        // Each redeemed one is a member, and needs no bound of its own.
+        let open = known.iter().filter(|token| token.redeemed.is_none());
+        if open.count() >= MOST {
             return Err(NoToken::TooMany);
         }
 
@@ -42,7 +47,8 @@ impl Authority {
             overlay: self.overlay.clone(),
             id: hex(&id),
             secret: URL_SAFE_NO_PAD.encode(secret),
-            authority: self.pin(now)?,
+            // The generation that the controller shows for a day by now: it always shows earlier ones, but not yet the next.
+            authority: self.pin(now.saturating_sub(DAY))?,
         };
         let record = TokenRecord {
             id: token.id.clone(),
@@ -57,5 +63,23 @@ impl Authority {
             .put(&key, None, Some(&record))
             .map_err(AuthorityError::from)?;
         Ok(token)
+    }
+
+    /// The tokens that count, in the order of their identifiers.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn tokens(&self, now: u64) -> Result<Vec<TokenSummary>, AuthorityError> {
+        let all = self.records.all::<TokenRecord>(PREFIX)?;
+        let counting = all.into_iter().filter(|token| token.until > now);
+        Ok(counting.map(TokenSummary::from).collect())
+    }
+
+    /// Ends a token; whoever has joined with it stays. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub fn delete_token(&self, id: &str) -> Result<bool, AuthorityError> {
+        remove_token(&self.records, id)
     }
 }

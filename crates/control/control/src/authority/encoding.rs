@@ -15,6 +15,15 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The bytes of a text in hexadecimal that we wrote.
+pub(super) fn unhex(text: &str) -> Vec<u8> {
+    let pairs = text.as_bytes().chunks_exact(2);
+    let digits = pairs.filter_map(|pair| std::str::from_utf8(pair).ok());
+    digits
+        .filter_map(|pair| u8::from_str_radix(pair, 16).ok())
+        .collect()
+}
+
 /// A Unix time as X.509 has it; the last that it can say where it says more.
 pub(super) fn time(seconds: u64) -> OffsetDateTime {
     i64::try_from(seconds)

@@ -20,7 +20,9 @@ pub(super) const PREFIX: &str = "authority/";
 const TIME: u64 = 365 * DAY;
 
 /// How long nodes have to learn of a new one before it issues.
-const KNOWN: u64 = 2 * DAY;
+///
+/// A node that was cut off from the controller for a week must not refuse the certificates of others.
+const KNOWN: u64 = 14 * DAY;
 
 /// A certificate of the authority, with its key.
 #[derive(Clone, Serialize, Deserialize)]
@@ -38,15 +40,14 @@ impl Generation {
     pub(super) fn make(overlay: &Name, number: u32, now: u64) -> Result<Self, AuthorityError> {
         let key = KeyPair::generate()?;
         let until = now + TIME;
-        let mut parameters = CertificateParams::default();
-        parameters.distinguished_name = DistinguishedName::new();
-        let name = format!("{overlay} authority {number}");
-        parameters.distinguished_name.push(DnType::CommonName, name);
-        parameters.not_before = time(now.saturating_sub(2 * DAY));
-        parameters.not_after = time(until);
-        parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let certificate = parameters.self_signed(&key)?;
+        let certificate = Lines {
+            overlay,
+            number,
+            made: now,
+            until,
+        }
+        .parameters()
+        .self_signed(&key)?;
         Ok(Self {
             number,
             certificate: certificate.pem(),
@@ -66,6 +67,25 @@ impl Generation {
         Ok(Issuer::from_ca_cert_pem(&self.certificate, key)?)
     }
 
+    /// A certificate of this generation's key by an earlier generation, as PEM: it leads those who know the earlier one alone to this one.
+    pub(super) fn vouched_by(
+        &self,
+        earlier: &Self,
+        overlay: &Name,
+    ) -> Result<String, AuthorityError> {
+        let lines = Lines {
+            overlay,
+            number: self.number,
+            made: self.made,
+            until: self.until.min(earlier.until),
+        };
+        let key = KeyPair::from_pem(&self.key)?;
+        let mut parameters = lines.parameters();
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        parameters.use_authority_key_identifier_extension = true;
+        Ok(parameters.signed_by(&key, &earlier.issuer()?)?.pem())
+    }
+
     pub(super) fn der(&self) -> Result<CertificateDer<'static>, AuthorityError> {
         CertificateDer::from_pem_slice(self.certificate.as_bytes())
             .map_err(|error| AuthorityError::Crypto(error.to_string()))
@@ -82,5 +102,28 @@ impl Generation {
 
     pub(super) fn is_half_over(&self, now: u64) -> bool {
         now >= self.made + TIME / 2
+    }
+}
+
+/// What the certificate of a generation says.
+struct Lines<'a> {
+    overlay: &'a Name,
+    number: u32,
+    made: u64,
+    until: u64,
+}
+
+impl Lines<'_> {
+    fn parameters(&self) -> CertificateParams {
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name = DistinguishedName::new();
+        let name = format!("{} authority {}", self.overlay, self.number);
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.not_before = time(self.made.saturating_sub(2 * DAY));
+        parameters.not_after = time(self.until);
+        // A generation certifies members, and the next generation to those who have only heard of this one.
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(1));
+        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        parameters
     }
 }

@@ -5,7 +5,7 @@ use rcgen::{
     PublicKeyData, SanType, SerialNumber,
 };
 
-use super::encoding::{hex, random, time};
+use super::encoding::{hex, random, time, unhex};
 use super::error::{AuthorityError, DAY};
 use super::generation::Generation;
 
@@ -16,11 +16,12 @@ pub(super) const TIME: u64 = 7 * DAY;
 /// How long it counts before it was made: a node's clock may be wrong by a day.
 const EARLY: u64 = 36 * 60 * 60;
 
-/// Bytes of a serial number.
-const SERIAL: usize = 16;
+/// Bytes of each half of a serial number: the first one says which membership, the second one which certificate.
+const HALF: usize = 8;
 
-/// The names of a certificate: exactly these two.
+/// Whom a certificate is for: exactly these two names.
 pub(super) struct Names {
+    pub(super) membership: String,
     pub(super) uri: String,
     pub(super) dns: String,
 }
@@ -40,7 +41,7 @@ pub(super) fn certificate(
     names: &Names,
     now: u64,
 ) -> Result<Issued, AuthorityError> {
-    let serial = serial()?;
+    let serial = serial(&names.membership)?;
     let until = (now + TIME).min(generation.until);
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name = DistinguishedName::new();
@@ -70,10 +71,18 @@ pub(super) fn certificate(
     })
 }
 
-/// A random number that DER writes as it stands: positive, and without a zero in front.
-fn serial() -> Result<[u8; SERIAL], AuthorityError> {
-    let mut serial = [0; SERIAL];
-    random(&mut serial)?;
-    serial[0] = serial[0] & 0x3f | 0x40;
-    Ok(serial)
+/// A random name of a membership, in hexadecimal. It begins the serial numbers of its certificates, so that a later node of the same
+/// name is another member, however long ago the certificates of the earlier one have ended.
+pub(super) fn membership() -> Result<String, AuthorityError> {
+    let mut half = [0; HALF];
+    random(&mut half)?;
+    // DER writes such a number as it stands: it is positive, and has no zero in front.
+    half[0] = half[0] & 0x3f | 0x40;
+    Ok(hex(&half))
+}
+
+fn serial(membership: &str) -> Result<Vec<u8>, AuthorityError> {
+    let mut half = [0; HALF];
+    random(&mut half)?;
+    Ok([unhex(membership), half.to_vec()].concat())
 }

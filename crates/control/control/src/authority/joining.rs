@@ -3,8 +3,9 @@
 use hermes_api::{Hash, JoinAnswer, JoinRequest, Name};
 use rcgen::{CertificateSigningRequestParams, PublicKey, PublicKeyData};
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
+use serde::{Deserialize, Serialize};
 
-use super::error::{AuthorityError, CONTROLLER};
+use super::error::{AuthorityError, CONTROLLER, DAY};
 use super::issue;
 use super::membership::{MemberRecord, NotMember, Serial};
 use super::records::change;
@@ -21,7 +22,16 @@ const RSA: usize = 256;
 
 /// Names like the wanted one that are tried.
 #[doc(alias = "bound")]
-const NAMES: u32 = 1000;
+const NAMES: u32 = 100;
+
+/// The names with numbers among them; where all nodes have the same name, others are random.
+const COUNTED: u32 = 90;
+
+/// Letters of the wanted name that are kept where something is added.
+const STEM: usize = 40;
+
+/// Seconds for which a key gets the same certificate again.
+const AGAIN: u64 = DAY;
 
 /// How often a change is tried again that another one came before.
 #[doc(alias = "bound")]
@@ -62,6 +72,33 @@ pub enum JoinRefused {
     Authority(#[from] AuthorityError),
 }
 
+/// The certificate that a member was handed last.
+#[derive(Serialize, Deserialize)]
+struct Handed {
+    pem: String,
+    /// SHA-256 of the key that it is for.
+    to: Hash,
+    made: u64,
+    until: u64,
+}
+
+impl Handed {
+    /// The key of its record, which belongs to one membership: a later node of the same name gets another one.
+    fn key(member: &MemberRecord) -> String {
+        handed_key(&member.membership)
+    }
+
+    fn is_for(&self, key: &PublicKey, now: u64) -> bool {
+        let is_fresh = now < self.made + AGAIN && now + AGAIN < self.until;
+        is_fresh && self.to == fingerprint(key)
+    }
+}
+
+/// The key of the record of a membership's last certificate.
+pub(super) fn handed_key(membership: &str) -> String {
+    format!("certificate/{membership}")
+}
+
 impl From<StoreError> for JoinRefused {
     fn from(error: StoreError) -> Self {
         Self::Authority(error.into())
@@ -85,7 +122,7 @@ impl Authority {
         }
         let key = public_key(&request.request)?;
         let member = self.redeem(request, &fingerprint(&key), now)?;
-        self.issue(&member.node, &key, now)
+        self.issue(&member, &key, now)
     }
 
     /// The member of a token, which belongs to the first key from now on.
@@ -106,14 +143,19 @@ impl Authority {
                     tracing::warn!(token = token.id, node = %redeemed.node, "another key shows a token: stolen?");
                     return Err(JoinRefused::OtherKey);
                 }
-                return Ok(self
-                    .record_of(&redeemed.node)?
-                    .ok_or(NotMember::Forgotten)?);
+                let member = self.record_of(&redeemed.node)?;
+                // A node that has the name of a forgotten one is another one.
+                let member = member.filter(|member| member.membership == redeemed.membership);
+                return Ok(member.ok_or(NotMember::Forgotten)?);
             }
 
             let node = self.free_name(&token, &request.name)?;
-            let member = MemberRecord::new(node.clone(), token.user.clone(), now);
-            let redeemed = token.redeemed_by(Redeemed { key: *key, node });
+            let member = MemberRecord::new(node.clone(), token.user.clone(), now)?;
+            let redeemed = token.redeemed_by(Redeemed {
+                key: *key,
+                node,
+                membership: member.membership.clone(),
+            });
             // Both or none: a token is never used up without a member.
             let changed = self.records.swap(&[
                 change(&record, Some(&token), Some(&redeemed)),
@@ -138,10 +180,14 @@ impl Authority {
             "" => "node",
             name => name,
         };
+        // A name is a label: at most 63 letters with what is added, and no hyphen at its end.
+        let stem: String = wanted.chars().take(STEM).collect();
+        let stem = stem.trim_end_matches('-');
         for number in 1..=NAMES {
             let text = match number {
                 1 => wanted.to_owned(),
-                number => format!("{wanted}-{number}"),
+                number if number <= COUNTED => format!("{stem}-{number}"),
+                _ => format!("{stem}-{}", issue::membership()?),
             };
             let name: Name = text
                 .parse()
@@ -167,16 +213,29 @@ impl Authority {
     ) -> Result<JoinAnswer, JoinRefused> {
         let member = self.member(chain, now)?;
         let key = public_key(request)?;
-        self.issue(&member.node, &key, now)
+        let record = self.record_of(&member.node)?;
+        self.issue(&record.ok_or(NotMember::Forgotten)?, &key, now)
     }
 
-    /// A certificate for a member, which is in its record before anyone sees it: what is not there cannot be revoked.
-    fn issue(&self, node: &Name, key: &PublicKey, now: u64) -> Result<JoinAnswer, JoinRefused> {
+    /// A certificate for a member, which is in its record before anyone sees it: what is not there cannot be revoked. Within a day, a
+    /// key gets the same one again, so that a node that repeats itself never comes to the bound.
+    fn issue(
+        &self,
+        member: &MemberRecord,
+        key: &PublicKey,
+        now: u64,
+    ) -> Result<JoinAnswer, JoinRefused> {
         let generation = self.issuing(now)?;
         for _ in 0..TRIES {
-            let before = self.record_of(node)?.ok_or(NotMember::Forgotten)?;
+            let before = self.record_of(&member.node)?;
+            let before = before.filter(|record| record.membership == member.membership);
+            let before = before.ok_or(NotMember::Forgotten)?;
             if before.revoked.is_some() {
                 return Err(NotMember::Revoked.into());
+            }
+            let handed: Option<Handed> = self.records.get(&Handed::key(&before))?;
+            if let Some(handed) = handed.as_ref().filter(|last| last.is_for(key, now)) {
+                return self.answer(&before, handed.pem.clone());
             }
             let issued = issue::certificate(&generation, key, &self.names(&before), now)?;
             let mut after = before.clone();
@@ -190,11 +249,18 @@ impl Authority {
                 generation: generation.number,
                 until: issued.until,
             });
-            if self
-                .records
-                .put(&after.key(), Some(&before), Some(&after))?
-            {
-                return self.answer(&after, issued.pem);
+            let newest = Handed {
+                pem: issued.pem,
+                to: fingerprint(key),
+                made: now,
+                until: issued.until,
+            };
+            let changed = self.records.swap(&[
+                change(&after.key(), Some(&before), Some(&after)),
+                change(&Handed::key(&after), handed.as_ref(), Some(&newest)),
+            ])?;
+            if changed {
+                return self.answer(&after, newest.pem);
             }
         }
         Err(AuthorityError::Crypto("too many renew at once".to_owned()).into())
@@ -220,10 +286,11 @@ impl Authority {
         })
     }
 
-    fn names(&self, member: &MemberRecord) -> issue::Names {
+    pub(super) fn names(&self, member: &MemberRecord) -> issue::Names {
         let domain = &self.trust_domain;
         let node = &member.node;
         issue::Names {
+            membership: member.membership.clone(),
             uri: match &member.user {
                 Some(user) => format!("spiffe://{domain}/user/{user}/{node}"),
                 None => format!("spiffe://{domain}/node/{node}"),

@@ -9,6 +9,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use super::encoding::hex;
 use super::error::{AuthorityError, DAY};
 use super::generation::Generation;
+use super::issue;
 use super::root::Authority;
 use crate::store::StoreError;
 
@@ -45,6 +46,8 @@ pub struct MemberRecord {
     pub expires: u64,
     /// Unix seconds at which it was revoked.
     pub revoked: Option<u64>,
+    /// Names this membership apart from others of the same node name: begins the serial numbers of its certificates.
+    pub(super) membership: String,
     /// Certificates that count, or did when it was revoked.
     pub(super) serials: Vec<Serial>,
 }
@@ -85,15 +88,16 @@ impl From<StoreError> for NotMember {
 }
 
 impl MemberRecord {
-    pub(super) fn new(node: Name, user: Option<Name>, now: u64) -> Self {
-        Self {
+    pub(super) fn new(node: Name, user: Option<Name>, now: u64) -> Result<Self, AuthorityError> {
+        Ok(Self {
+            membership: issue::membership()?,
             node,
             user,
             joined: now,
             expires: now,
             revoked: None,
             serials: Vec::new(),
-        }
+        })
     }
 
     pub(super) fn key(&self) -> String {
@@ -127,16 +131,15 @@ impl Authority {
         self.verify(leaf, now.min(shown.until))?;
         let node = shown.node(&self.trust_domain)?;
         let record = self.record_of(&node)?.ok_or(NotMember::Forgotten)?;
+        // A node that has the name of a forgotten one is another one, even where the certificate has ended. Serials that the record
+        // lacks are the member's own all the same: a store that was restored does not know of the last ones.
+        let is_its_own =
+            shown.serial.starts_with(&record.membership) && shown.uri == self.names(&record).uri;
+        if !is_its_own {
+            return Err(NotMember::Forgotten);
+        }
         if record.revoked.is_some() {
             return Err(NotMember::Revoked);
-        }
-        // A node that has the name of a forgotten one is another one: its serials are its own.
-        let is_its_own = record
-            .serials
-            .iter()
-            .any(|serial| serial.number == shown.serial);
-        if !is_its_own && shown.until > now {
-            return Err(NotMember::Forgotten);
         }
         if now > shown.until + LATE {
             return Err(NotMember::TooOld);

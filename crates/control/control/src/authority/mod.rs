@@ -26,7 +26,7 @@ pub use self::joining::JoinRefused;
 pub use self::membership::{Member, MemberRecord, NotMember};
 pub use self::revocation::{NotRevoked, Revoked};
 pub use self::root::{Authority, ControllerIdentity};
-pub use self::tokens::{NoToken, TokenRequest};
+pub use self::tokens::{NoToken, TokenRequest, TokenSummary};
 
 #[cfg(test)]
 mod tests;

@@ -8,12 +8,14 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::encoding::time;
+use super::encoding::{time, unhex};
 use super::error::{AuthorityError, DAY};
 use super::generation::Generation;
+use super::joining::handed_key;
 use super::membership::{MemberRecord, Serial};
 use super::root::Authority;
-use crate::store::StoreError;
+use super::tokens::drop_tokens_of;
+use crate::store::{RecordChange, StoreError};
 
 /// Begins the keys of lists.
 const LISTS: &str = "revoked/";
@@ -73,7 +75,7 @@ struct List {
 }
 
 impl Authority {
-    /// Ends memberships. Returns the nodes.
+    /// Ends memberships; a user's tokens end, too. Returns the nodes.
     ///
     /// # Errors
     /// There is no such member, or the store cannot be written.
@@ -82,12 +84,17 @@ impl Authority {
             Revoked::Node(node) => member.node == *node,
             Revoked::User(user) => member.user.as_ref() == Some(user),
         };
+        // Before members are listed: a device that joins meanwhile is either among them, or refused.
+        let had_tokens = match whom {
+            Revoked::User(user) => drop_tokens_of(&self.records, user)?,
+            Revoked::Node(_) => false,
+        };
         let mut revoked = Vec::new();
         for member in self.members()?.into_iter().filter(is_meant) {
             self.mark(&member.node, now)?;
             revoked.push(member.node);
         }
-        if revoked.is_empty() {
+        if revoked.is_empty() && !had_tokens {
             return Err(NotRevoked::Unknown(whom.to_string()));
         }
         Ok(revoked)
@@ -122,9 +129,15 @@ impl Authority {
             let mut after = before.clone().unwrap_or_default();
             after.extend(member.serials.iter().cloned());
             after.retain(|serial| serial.until > now);
+            let handed = handed_key(&member.membership);
             let changed = self.records.swap(&[
                 super::records::change(FORGOTTEN, before.as_ref(), Some(&after)),
                 super::records::change(&member.key(), Some(&member), None),
+                RecordChange {
+                    expected: self.records.raw(&handed)?,
+                    key: handed,
+                    new: None,
+                },
             ])?;
             if changed {
                 return Ok(());
@@ -190,7 +203,7 @@ fn signed(
     now: u64,
 ) -> Result<String, AuthorityError> {
     let revoked = serials.iter().map(|serial| RevokedCertParams {
-        serial_number: SerialNumber::from(bytes(&serial.number)),
+        serial_number: SerialNumber::from(unhex(&serial.number)),
         revocation_time: time(now),
         reason_code: Some(RevocationReason::PrivilegeWithdrawn),
         invalidity_date: None,
@@ -205,13 +218,4 @@ fn signed(
     };
     let list = parameters.signed_by(&generation.issuer()?)?;
     Ok(list.pem()?)
-}
-
-/// The bytes of a text in hexadecimal that we wrote.
-fn bytes(hex: &str) -> Vec<u8> {
-    let pairs = hex.as_bytes().chunks_exact(2);
-    let digits = pairs.filter_map(|pair| std::str::from_utf8(pair).ok());
-    digits
-        .filter_map(|pair| u8::from_str_radix(pair, 16).ok())
-        .collect()
 }

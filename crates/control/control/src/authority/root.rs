@@ -87,12 +87,20 @@ impl Authority {
         let generation = self.issuing(now)?;
         let key = rcgen::KeyPair::generate()?;
         let names = issue::Names {
+            membership: issue::membership()?,
             uri: format!("spiffe://{}/{CONTROLLER}", self.trust_domain),
             dns: format!("{CONTROLLER}.{}", self.trust_domain),
         };
         let issued = issue::certificate(&generation, &key, &names, now)?;
+        let mut certificates = format!("{}{}", issued.pem, generation.certificate);
+        // Tokens last longer than the change from one generation to the next: those that pin an earlier one still lead here.
+        let earlier = self.generations()?;
+        for earlier in earlier.iter().filter(|one| one.number < generation.number) {
+            certificates += &generation.vouched_by(earlier, &self.overlay)?;
+            certificates += &earlier.certificate;
+        }
         Ok(ControllerIdentity {
-            certificates: format!("{}{}", issued.pem, generation.certificate),
+            certificates,
             key: key.serialize_pem(),
         })
     }
@@ -128,12 +136,16 @@ impl Authority {
     /// The generation that issues certificates.
     pub(super) fn issuing(&self, now: u64) -> Result<Generation, AuthorityError> {
         let mut generations = self.generations()?;
-        // A new one is known to all nodes before it issues anything.
-        let known = generations.iter().rposition(|one| one.is_known(now));
-        if generations.is_empty() {
-            return Err(AuthorityError::Crypto("there is no authority".to_owned()));
-        }
-        Ok(generations.swap_remove(known.unwrap_or(0)))
+        // A new one is known to all nodes before it issues anything; but one that ends itself before its certificates would issues none.
+        let lasts = |one: &Generation| one.until > now + issue::TIME;
+        let known = generations
+            .iter()
+            .rposition(|one| one.is_known(now) && lasts(one));
+        let first = generations.iter().position(lasts);
+        let issuing = known.or(first).or(generations.len().checked_sub(1));
+        let issuing =
+            issuing.ok_or_else(|| AuthorityError::Crypto("there is no authority".to_owned()))?;
+        Ok(generations.swap_remove(issuing))
     }
 
     fn add_generation(&self, number: u32, now: u64) -> Result<(), AuthorityError> {

@@ -11,6 +11,8 @@ use super::error::DAY;
 use super::*;
 use crate::store::memory::MemoryStore;
 
+mod attacks;
+
 const NOW: u64 = 1_800_000_000;
 
 fn authority() -> Authority {

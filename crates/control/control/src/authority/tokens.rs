@@ -30,6 +30,33 @@ pub struct TokenRequest {
     pub lifetime_seconds: u64,
 }
 
+/// A token as operators see it, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TokenSummary {
+    /// By which it is found and deleted.
+    pub id: String,
+    /// The user whose device may join.
+    pub user: Option<Name>,
+    /// The name that the node will have.
+    pub name: Option<Name>,
+    /// Unix seconds at which it ends.
+    pub until: u64,
+    /// The node that has joined with it.
+    pub node: Option<Name>,
+}
+
+impl From<TokenRecord> for TokenSummary {
+    fn from(token: TokenRecord) -> Self {
+        Self {
+            id: token.id,
+            user: token.user,
+            name: token.name,
+            until: token.until,
+            node: token.redeemed.map(|redeemed| redeemed.node),
+        }
+    }
+}
+
 /// There is no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoToken {
@@ -65,6 +92,8 @@ pub(super) struct Redeemed {
     /// SHA-256 of the public key.
     pub(super) key: Hash,
     pub(super) node: Name,
+    /// Its membership, since the name may become another's.
+    pub(super) membership: String,
 }
 
 impl TokenRecord {
@@ -85,6 +114,29 @@ impl TokenRecord {
         let shown = Hash::of(secret.as_bytes());
         verify_slices_are_equal(shown.as_bytes(), self.secret.as_bytes()).is_ok()
     }
+}
+
+/// Removes a token; whoever has joined with it stays. Returns whether there was one.
+pub(super) fn remove_token(records: &Records, id: &str) -> Result<bool, AuthorityError> {
+    let key = TokenRecord::key(id);
+    while let Some(token) = records.get::<TokenRecord>(&key)? {
+        if records.remove(&key, &token)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Removes all tokens of a user. Returns whether there was one that nobody had redeemed.
+pub(super) fn drop_tokens_of(records: &Records, user: &Name) -> Result<bool, AuthorityError> {
+    let mut had_open = false;
+    for token in records.all::<TokenRecord>(PREFIX)? {
+        if token.user.as_ref() == Some(user) {
+            had_open |= token.redeemed.is_none();
+            remove_token(records, &token.id)?;
+        }
+    }
+    Ok(had_open)
 }
 
 /// Removes tokens whose time is over.
