@@ -75,7 +75,7 @@ impl Authority {
         Ok(counting.map(TokenSummary::from).collect())
     }
 
-    /// Ends a token; whoever has joined with it stays. Returns whether there was one.
+    /// Ends a token; the member that joined with it stays. Returns whether there was one.
     ///
     /// # Errors
     /// The store cannot be read or written.

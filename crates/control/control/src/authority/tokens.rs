@@ -116,7 +116,7 @@ impl TokenRecord {
     }
 }
 
-/// Removes a token; whoever has joined with it stays. Returns whether there was one.
+/// Removes a token; the member that joined with it stays. Returns whether there was one.
 pub(super) fn remove_token(records: &Records, id: &str) -> Result<bool, AuthorityError> {
     let key = TokenRecord::key(id);
     while let Some(token) = records.get::<TokenRecord>(&key)? {
@@ -127,7 +127,7 @@ pub(super) fn remove_token(records: &Records, id: &str) -> Result<bool, Authorit
     Ok(false)
 }
 
-/// Removes all tokens of a user. Returns whether there was one that nobody had redeemed.
+/// Removes all tokens of a user. Returns whether there was one that no key had redeemed.
 pub(super) fn drop_tokens_of(records: &Records, user: &Name) -> Result<bool, AuthorityError> {
     let mut had_open = false;
     for token in records.all::<TokenRecord>(PREFIX)? {
