@@ -99,8 +99,10 @@ pub async fn attend<S: Subject>(mut agent: Agent<S>) -> Result<(), Ended> {
         seen,
     );
 
+    // The controller was there: the next loss begins anew.
     let mut pause = FIRST_PAUSE;
     loop {
+        // An expired certificate opens no stream, and can still be renewed.
         agent.renew_if_due().await?;
         let lost = match Session::open(&agent, &machine).await {
             Ok(session) => {
@@ -110,6 +112,7 @@ pub async fn attend<S: Subject>(mut agent: Agent<S>) -> Result<(), Ended> {
             Err(NotJoined::Refused(reason)) => return Err(Ended::Left(reason)),
             Err(error) => error.to_string(),
         };
+        // What was on its way is lost with the stream.
         machine.disconnected();
         tracing::info!("the controller is away, the node goes on: {lost}");
         agent.wait(&mut machine, jittered(pause)).await?;
@@ -145,6 +148,7 @@ impl Session {
         // The channel is empty, and so takes it at once.
         let _ = out.try_send(hello);
 
+        // The request begins before the answer's head: the hello is read first.
         let mut grpc = connection.grpc();
         let lost = |error: &dyn std::fmt::Display| NotJoined::Lost(error.to_string());
         grpc.ready().await.map_err(|error| lost(&error))?;
@@ -260,6 +264,7 @@ impl<S: Subject> Agent<S> {
         effects: Vec<Effect>,
     ) -> Result<Vec<AgentMessage>, Ended> {
         let mut messages = Vec::new();
+        // Effects make further ones, which come after those that are waiting.
         let mut effects = std::collections::VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
             match effect {
@@ -303,6 +308,7 @@ fn keep(
     parts: &std::collections::BTreeMap<Hash, Vec<u8>>,
     seen: &str,
 ) -> io::Result<()> {
+    // First, so that a crash between two parts forgets no revision.
     state.keep_seen(seen)?;
     for (hash, bytes) in parts {
         state.keep_part(hash, bytes)?;

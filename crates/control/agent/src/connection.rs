@@ -155,6 +155,7 @@ impl Connection {
 
 async fn handshakes(url: &ControllerUrl, config: ClientConfig) -> io::Result<Connection> {
     let stream = TcpStream::connect((url.host.as_str(), url.port)).await?;
+    // Acknowledgements are small, and each waits for the one before.
     stream.set_nodelay(true)?;
     let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
     let stream = TlsConnector::from(Arc::new(config))
@@ -184,6 +185,7 @@ fn tls(trusted: &Trusted, identity: Option<Identity>) -> Result<ClientConfig, No
         provider: provider.clone(),
     };
     let config = ClientConfig::builder_with_provider(provider)
+        // Both ends are ours: no older version is needed.
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| broken(&error))?
         .dangerous()

@@ -58,6 +58,7 @@ pub async fn join(
         request: certificate_request(&state.key()?)?,
         binary: options.binary.as_bytes().to_vec(),
     };
+    // There is no certificate to show yet: the token's secret goes to the pinned authority alone.
     let trusted = Trusted::Pin(token.authority);
     let connection = Connection::open(url, &trusted, None).await?;
     let answer: JoinAnswer = ask(connection, methods::JOIN, request).await?;
@@ -66,6 +67,7 @@ pub async fn join(
         web: options.web,
         ..Membership::of(&answer, url.to_string()).map_err(NotJoined::Answer)?
     };
+    // Before the membership: without authorities no controller is believed at the next start.
     state.keep_authorities(&answer.authorities)?;
     state.keep_membership(&membership, &answer.certificates)?;
     Ok(membership)
@@ -85,6 +87,7 @@ pub async fn renew(state: &State, membership: &Membership) -> Result<(), NotJoin
         web: membership.web,
         ..Membership::of(&answer, membership.controller.clone()).map_err(NotJoined::Answer)?
     };
+    // A controller that mixes up its members must not change who this node is.
     if renewed.node != membership.node || renewed.overlay != membership.overlay {
         return Err(NotJoined::Answer("it is for another node".to_owned()));
     }

@@ -122,6 +122,7 @@ impl Machine {
         current: Option<Current>,
         seen: Option<Revision>,
     ) -> Self {
+        // A disk of an earlier version has no file of what was seen: its statement says as much.
         let of_disk = current.as_ref().map(|current| current.statement.revision);
         let in_force = current.map(|current| InForce {
             hash: current.hash,
@@ -153,6 +154,7 @@ impl Machine {
     pub fn disconnected(&mut self) {
         let is_fetching = |underway: &mut Underway| underway.step == Step::Fetching;
         self.underway.take_if(is_fetching);
+        // The controller offers again what the node should have when it is back.
         self.next = None;
     }
 
@@ -174,6 +176,7 @@ impl Machine {
             Ok(statement) => statement,
             Err(reason) => return vec![refusal(hash, &reason)],
         };
+        // From now on nothing older is followed, even if this one turns out to be refused.
         self.seen = self.seen.max(statement.revision);
         if let Some(current) = &self.in_force
             && current.hash == hash
@@ -182,6 +185,7 @@ impl Machine {
             return vec![acknowledge(hash, in_force(unconfirmed), String::new())];
         }
 
+        // Parts that did not change are on the disk already, and are not sent again.
         let missing = statement.parts.values().filter(|hash| !has(hash));
         let missing: BTreeSet<_> = missing.copied().collect();
         let underway = Underway {
@@ -243,6 +247,7 @@ impl Machine {
         let Some(underway) = &mut self.underway else {
             return Vec::new();
         };
+        // A piece of a statement that was replaced meanwhile.
         if !underway.missing.contains(&hash) {
             return Vec::new();
         }
@@ -280,6 +285,7 @@ impl Machine {
             return vec![refusal(statement, &format!("the disk: {reason}"))];
         }
 
+        // The controller learns now that a power cut would lose nothing any more.
         underway.step = Step::Applying;
         let confirm = underway.statement.confirm_seconds;
         vec![
@@ -313,6 +319,7 @@ impl Machine {
     fn enter(&mut self, underway: Underway, report: String) -> Vec<Effect> {
         let unconfirmed = underway.statement.confirm_seconds.is_some();
         let mut effects = Vec::new();
+        // A restart must return to the statement before for as long as this one is on probation.
         if !unconfirmed {
             effects.push(Effect::Follow {
                 signed: underway.signed.clone(),
@@ -378,6 +385,7 @@ impl Underway {
         if incoming.hash != hash {
             return Err("pieces of two parts are mixed".to_owned());
         }
+        // The bound is checked before the bytes are kept, so that no more than one piece lies beyond it.
         let length = incoming.bytes.len() + piece.bytes.len();
         if length > MAX_BLOB || kept + length > BYTES {
             return Err(format!(

@@ -74,6 +74,7 @@ impl OverlayNode {
     ) -> Result<String, Problems> {
         let apply = move || handle.apply(loaded, confirm);
         let applied = tokio::task::spawn_blocking(apply).await;
+        // A panic of the thread is one more reason to refuse.
         let report = match applied {
             Ok(applied) => applied.map_err(|refused| refused.problems().clone())?,
             Err(error) => {
@@ -98,6 +99,7 @@ impl Subject for OverlayNode {
         let loaded = loaded.map_err(refused)?;
         let outcome = match self.handle.clone() {
             // There is no earlier document to return to, and so nothing to confirm.
+            // The first document starts the data plane.
             None => self.begin(loaded).await,
             Some(handle) => self.change(handle, loaded, confirm).await,
         };

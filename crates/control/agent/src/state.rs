@@ -144,6 +144,7 @@ impl State {
     /// # Errors
     /// The disk does not take them.
     pub(crate) fn keep_part(&self, hash: &Hash, bytes: &[u8]) -> io::Result<()> {
+        // Parts are JSON and PEM: a part that is no text was never one of ours.
         let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
         replace_file(&self.part(hash), text)
     }
@@ -182,6 +183,7 @@ impl State {
             bytes: file.statement.into_bytes(),
             signature: file.signature,
         };
+        // Someone may have changed the file while the node was off.
         let statement = signed.verify(key).map_err(|error| damaged(&path, &error))?;
         let current = Current {
             hash: Hash::of(&signed.bytes),
@@ -264,6 +266,7 @@ impl State {
         for entry in fs::read_dir(self.path("parts"))? {
             let entry = entry?;
             let name = entry.file_name();
+            // Files of others in the folder are left alone.
             let hash = name.to_str().and_then(|name| name.parse::<Hash>().ok());
             if hash.is_some_and(|hash| !kept.contains(&hash)) {
                 fs::remove_file(entry.path())?;

@@ -74,7 +74,9 @@ impl Statement {
     /// The hash of its parts: two statements with the same parts leave a node as it is.
     pub fn content(&self) -> Hash {
         // A map of text to text is always JSON.
-        Hash::of(&canonical(&serde_json::to_value(&self.parts).unwrap_or_default()))
+        Hash::of(&canonical(
+            &serde_json::to_value(&self.parts).unwrap_or_default(),
+        ))
     }
 
     /// Signs it.

@@ -129,8 +129,10 @@ async fn handshake(
     rooms: &Rooms,
     stream: TcpStream,
 ) -> io::Result<TlsStream<TcpStream>> {
+    // A handshake costs a signature: those that wait hold only a socket.
     let _turn = rooms.handshakes.acquire().await;
     stream.set_nodelay(true)?;
+    // Taken anew for each connection, since the certificate is renewed while the controller runs.
     let acceptor = TlsAcceptor::from(controller.tls());
     timeout(HANDSHAKE, acceptor.accept(stream)).await?
 }
@@ -167,6 +169,7 @@ async fn serve_one(
         .serve_connection(TokioIo::new(stream), service);
 
     let ended = match stranger {
+        // A member stays as long as it likes.
         None => connection.await,
         Some(_room) => timeout(VISIT, connection).await.unwrap_or(Ok(())),
     };

@@ -235,6 +235,7 @@ async fn dispatch(
         .map_err(|error| Failed::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?
         .to_bytes();
 
+    // A change may take long to spread: this one waits, and blocks no thread.
     if path == "/outcome" {
         let revision = parsed::<Revision>(&query)?;
         let outcome = controller.outcome(revision).await;

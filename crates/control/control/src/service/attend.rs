@@ -80,6 +80,7 @@ async fn carry(
         expires,
     };
     let ended = stream.run(&mut messages).await;
+    // Also after an error, or the node would be waited for in changes.
     controller.left(&node, session.id);
     ended
 }
@@ -112,6 +113,7 @@ impl NodeStream<'_> {
     async fn run(&mut self, messages: &mut Streaming<AgentMessage>) -> Result<(), Status> {
         self.follow().await?;
         loop {
+            // The stream lasts no longer than the certificate that opened it.
             let left = Duration::from_secs(self.expires.saturating_sub(unix_seconds()));
             tokio::select! {
                 () = self.session.wake.notified() => self.follow().await?,

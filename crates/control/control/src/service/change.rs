@@ -40,6 +40,7 @@ impl Controller {
     ) -> Result<Changed, NotChanged> {
         let mut in_force = self.in_force.lock();
         self.may_change(&in_force, how)?;
+        // The tree is edited under the lock, so that two changes never begin from the same one.
         let tree = edit(&in_force.published.tree).map_err(NotChanged::Invalid)?;
         let difference = Difference::between(&in_force.published.tree, &tree);
         difference.guard(in_force.published.tree.len(), how)?;
@@ -58,6 +59,7 @@ impl Controller {
 
         self.commit(&tree, in_force.published.revision, how)?;
         let events = self.begin(&mut in_force, next, how);
+        // The end of a change takes the lock itself.
         drop(in_force);
         self.settle(events);
         Ok(changed)
@@ -74,6 +76,7 @@ impl Controller {
         if how.dry_run {
             return Ok(());
         }
+        // Two changes at once could not be told apart when a node refuses.
         if self.fleet.lock().is_changing() {
             return Err(NotChanged::Conflict(format!(
                 "revision {revision} still spreads"
@@ -242,6 +245,7 @@ impl Controller {
     /// Makes the state before the last change the one in force, as a new revision.
     fn go_back(&self, in_force: &mut InForce, message: &str) {
         let revision = in_force.published.revision;
+        // The operator's time is over with the change itself.
         in_force.awaiting = None;
         let how = How {
             author: "controller".to_owned(),

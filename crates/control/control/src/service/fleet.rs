@@ -138,6 +138,7 @@ impl Fleet {
             session: Some(session.clone()),
             word: None,
         };
+        // A cloned key shows itself here: two streams of one node end each other.
         let before = self.nodes.insert(arrival.member.node.clone(), record);
         if let Some(earlier) = before.and_then(|record| record.session) {
             tracing::warn!(node = %arrival.member.node, "the node attends anew; its earlier stream ends");
@@ -157,6 +158,7 @@ impl Fleet {
 
     /// A stream has ended.
     pub(super) fn left(&mut self, node: &Name, session: u64, now: u64) -> Vec<Event> {
+        // A stream that was replaced says nothing about the node any more.
         if !self.is_current(node, session) {
             return Vec::new();
         }
@@ -223,6 +225,7 @@ impl Fleet {
         if let Some(record) = self.nodes.get_mut(node) {
             record.word = Some(word);
         }
+        // An answer to an earlier change says nothing about this one.
         if mark.change != self.change {
             return Vec::new();
         }
@@ -248,6 +251,7 @@ impl Fleet {
         let Some(rollout) = &mut self.rollout else {
             return Vec::new();
         };
+        // The rollout asks who attends while it takes the step.
         let nodes = &self.nodes;
         let attends = |node: &Name| {
             nodes

@@ -91,6 +91,7 @@ pub(super) fn compiled(
     let mut findings = Findings::default();
     for recipient in compiler.recipients() {
         let known = before.and_then(|before| before.document(&recipient));
+        // A document that read none of the changed resources is the same, and is not made again.
         let known = known.filter(|known| !known.compiled.reads_any(changed));
         if let Some(known) = known {
             documents.insert(recipient, known.clone());

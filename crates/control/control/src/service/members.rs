@@ -66,6 +66,7 @@ impl Controller {
         let revoked = self.authority.revoke(whom, unix_seconds());
         let revoked = revoked.map_err(|error| error.to_string())?;
         let mut fleet = self.fleet.lock();
+        // Their streams end before others learn of it, so that nothing new is offered to them.
         revoked.iter().for_each(|node| fleet.remove(node));
         drop(fleet);
         self.republish(&format!("revoke {whom}"))?;

@@ -87,6 +87,7 @@ impl Offering {
         };
 
         let content = statement.content();
+        // What was offered counts more than what the node had when it came.
         let offered = self.offered.as_ref().map(|offered| offered.content);
         if offered == Some(content) || self.refused == Some(content) {
             return self.go_on(&target);
@@ -179,6 +180,7 @@ impl Offering {
     /// A mistake of a node's document as one of the resource that it was made of, with file and line where they are known.
     fn located(&self, offered: &Offered, mistake: Mistake) -> String {
         let reason: String = mistake.reason.chars().take(WORDS).collect();
+        // The path is one of the node's document: the operator knows only his resources.
         let problem = Problem::new(mistake.path, reason);
         let recipient = self.recipient(&offered.published);
         match offered.published.document(&recipient) {

@@ -116,6 +116,7 @@ impl History {
         }
 
         let mut blobs = Vec::new();
+        // Blobs that are there already cost one look at their hash.
         let tree = tree_blob(commit.tree, &mut blobs);
         let state = State {
             revision: head.next(),

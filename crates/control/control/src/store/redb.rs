@@ -122,6 +122,7 @@ impl Store for RedbStore {
             }
             is_as_expected
         };
+        // Nothing was written: another one was faster.
         if !is_as_expected {
             write.abort().map_err(failed)?;
             return Ok(false);

@@ -32,6 +32,9 @@ pub struct Apply {
     /// Allow to remove much of what there is.
     #[arg(long)]
     force: bool,
+    /// Only say which resources and which nodes' documents would change.
+    #[arg(long)]
+    dry_run: bool,
     /// Why, for the history.
     #[arg(long, short, default_value = "")]
     message: String,
@@ -51,11 +54,15 @@ pub async fn run(apply: &Apply, output: Output) -> Result<(), Failure> {
             base: apply.base,
             confirm_seconds: apply.confirm.map(seconds),
             force: apply.force,
+            dry_run: apply.dry_run,
             message: apply.message.clone(),
             ..changes::how()
         },
     };
     let answer = apply.controller.post("/apply", &asked).await?;
+    if apply.dry_run {
+        return changes::foresee(answer, output);
+    }
     changes::follow(&apply.controller, answer, output).await?;
     if let Some(time) = apply.confirm.filter(|_| !output.json) {
         output.line(format_args!(

@@ -52,6 +52,7 @@ impl ControllerSocket {
 
     async fn call(&self, method: Method, path: &str, body: &str) -> Result<Value, Failure> {
         let socket = self.path()?;
+        // Said apart from a controller that does not answer: the remedy is another one.
         if !socket.exists() {
             return Err(Failure::unreachable(format!("no controller runs here: there is no {}", socket.display()))
                 .remedy("start one with `hermes controller --node NAME`, or name its socket with --controller PATH"));

@@ -38,6 +38,28 @@ pub(super) fn show(changed: &Changed, output: Output) {
     }
 }
 
+/// Shows a change that was not made, and the nodes that would get another document.
+///
+/// # Errors
+/// The controller is of another version.
+pub(super) fn foresee(answer: Value, output: Output) -> Result<(), Failure> {
+    let changed: Changed = admin::typed(answer)?;
+    if output.json {
+        output.value(&changed);
+        return Ok(());
+    }
+    show(&changed, output);
+    match changed.documents.as_slice() {
+        [] => output.line("no node's document would change"),
+        documents => output.line(format_args!(
+            "documents that would change: {}; {} of the nodes that attend get another one",
+            documents.join(", "),
+            changed.nodes
+        )),
+    }
+    Ok(())
+}
+
 /// Waits until a change is in force at every node that attends, and says so.
 ///
 /// # Errors

@@ -169,6 +169,7 @@ fn serve(
                 operators.set_nonblocking(true)?;
                 let agents = tokio::net::TcpListener::from_std(agents)?;
                 let operators = tokio::net::UnixListener::from_std(operators)?;
+                // Until the process ends: nothing else ends a controller.
                 controller.serve(agents, operators).await;
                 Ok(())
             })

@@ -85,6 +85,7 @@ async fn membership(join: &Join, state: &State, output: Output) -> Result<Member
         ))
         .remedy("name another --state"));
     }
+    // People look for a node by the name of its machine.
     let name = join.name.clone().or_else(super::machine_name);
     let joined = enrol::join(
         state,

@@ -42,6 +42,7 @@ pub(super) async fn run(
     let kept = state.folder().join("confirmed.yaml");
     let start = starter(kept, logging.clone());
     let mut subject = OverlayNode::new(state.clone(), membership.clone(), form, start);
+    // Before the controller is asked: it may be away, and the node has to serve.
     resume(&state, &membership, &mut subject).await;
     let proxy = subject.proxy();
 
