@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hermes_api::{Hash, Revision, canonical};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -83,12 +84,17 @@ pub enum NotCommitted {
 #[derive(Clone)]
 pub struct History {
     store: Arc<dyn Store>,
+    /// Held while a state is made, and while unreached blobs are let go: those of a state that is being made are not reached yet.
+    writing: Arc<Mutex<()>>,
 }
 
 impl History {
     /// The states in this store.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self {
+            store,
+            writing: Arc::default(),
+        }
     }
 
     /// The newest state; `None` where the overlay has not begun.
@@ -107,6 +113,7 @@ impl History {
     /// # Errors
     /// Another one came first, or the store cannot be written.
     pub fn commit(&self, commit: &Commit<'_>) -> Result<Revision, NotCommitted> {
+        let _writing = self.writing.lock();
         let before = self.store.record(HEAD)?;
         let parent = before.as_deref().map(hash_of).transpose()?;
         let state = parent.map(|parent| self.state(&parent)).transpose()?;
@@ -201,6 +208,7 @@ impl History {
     /// # Errors
     /// The store cannot be read or written.
     pub fn collect_garbage(&self, now: u64) -> Result<(), StoreError> {
+        let _writing = self.writing.lock();
         let states = self.list(KEPT)?;
         let is_young = |state: &&State| now.saturating_sub(state.time) < YOUNG;
         let newest = states.first().into_iter();

@@ -167,6 +167,29 @@ fn old_states_are_let_go_and_the_newest_stays() {
 }
 
 #[test]
+fn states_that_are_made_while_others_are_let_go_keep_all_their_blobs() {
+    /// So late that all states but the newest are let go, whose resources the next ones have again.
+    const LATE: u64 = 1000 + 91 * 24 * 60 * 60;
+    on_each(|store| {
+        let history = History::new(store);
+        std::thread::scope(|scope| {
+            let collecting = scope.spawn(|| {
+                for _ in 0..200 {
+                    history.collect_garbage(LATE).unwrap();
+                }
+            });
+            let mut revision = Revision::FIRST;
+            for users in (1..4).cycle().take(60) {
+                revision = commit(&history, revision, users).unwrap();
+                let head = history.head().unwrap().unwrap();
+                assert_eq!(history.tree(&head).unwrap(), tree(users));
+            }
+            collecting.join().unwrap();
+        });
+    });
+}
+
+#[test]
 fn a_second_process_is_told_that_the_first_has_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("store.redb");
