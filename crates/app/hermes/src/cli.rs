@@ -104,6 +104,8 @@ pub enum OverlayCommand {
     Nodes(overlay::look::Nodes),
     /// End the membership of a node, or of all nodes of a user.
     Revoke(overlay::members::Revoke),
+    /// Write the state of a running controller to a file.
+    Backup(overlay::look::Backup),
     /// Free the name of a node that is gone.
     Forget(overlay::members::Forget),
 }

@@ -67,6 +67,10 @@ impl Hub {
     /// # Panics
     /// When it does not start.
     pub fn run(&mut self) {
+        self.run_with(&[]);
+    }
+
+    fn run_with(&mut self, rest: &[&str]) {
         let url = self.url();
         let arguments = [
             "controller",
@@ -80,6 +84,7 @@ impl Hub {
             &self.state(),
         ];
         let mut arguments = arguments.map(str::to_owned).to_vec();
+        arguments.extend(rest.iter().map(|&rest| rest.to_owned()));
         if self.is_node {
             arguments.extend(["--node", "hub"].map(str::to_owned));
         }
@@ -88,6 +93,25 @@ impl Hub {
         if self.is_node {
             self.await_step("hub");
         }
+    }
+
+    /// A controller with the state of a backup, in the place of this one, whose state is lost.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn restored(mut self, backup: &Path) -> Self {
+        self.kill();
+        std::fs::remove_dir_all(self.state()).unwrap();
+        let mut restored = Self {
+            is_node: self.is_node,
+            folder: tempfile::tempdir().unwrap(),
+            agents: self.agents,
+            exchanges: self.exchanges,
+            process: None,
+        };
+        restored.run_with(&["--restore", backup.to_str().unwrap()]);
+        restored
     }
 
     /// The controller as nodes reach it.

@@ -1,10 +1,12 @@
 //! Connections of agents: accepted at a bounded rate, judged by their certificates, served as gRPC.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_api::Name;
+use hermes_net::clock::unix_seconds;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -18,28 +20,33 @@ use tokio_rustls::server::TlsStream;
 
 use super::controller::Controller;
 use super::grpc;
+use super::shares::{Share, Shares, source};
 
 /// Handshakes that begin in a second: after a restart all nodes come back, and each handshake costs a signature.
 #[doc(alias = "bound")]
 const HANDSHAKES_PER_SECOND: u32 = 500;
 
-/// Handshakes at once. Others wait in the kernel's queue.
+/// Handshakes at once of one source: an address, or a /64 of IPv6. More are closed, and come back after a pause if they are agents.
 #[doc(alias = "bound")]
-const HANDSHAKES: usize = 64;
+const HANDSHAKES: u32 = 64;
+
+/// Connections at once of one member: the one that ends, the one that replaces it, and renewals.
+#[doc(alias = "bound")]
+const OF_A_MEMBER: u32 = 4;
 
 /// Connections at once.
 #[doc(alias = "bound")]
 const CONNECTIONS: usize = 20_000;
 
-/// Connections at once of those who show no certificate: they only join.
+/// Connections at once of those who are no members: they only join, or learn why not.
 #[doc(alias = "bound")]
-const STRANGERS: usize = 128;
+const STRANGERS: usize = 512;
 
 /// How long a handshake may take.
 #[doc(alias = "bound")]
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long someone without a certificate may stay.
+/// How long someone who is no member may stay.
 #[doc(alias = "bound")]
 const VISIT: Duration = Duration::from_secs(20);
 
@@ -69,17 +76,31 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// The rooms that connections take.
 #[derive(Debug)]
 struct Rooms {
-    handshakes: Semaphore,
     connections: Semaphore,
     strangers: Semaphore,
+    /// By source, from the first byte until it is known who it is; of strangers, until they go.
+    handshakes: Shares<IpAddr>,
+    members: Shares<Name>,
+}
+
+/// Who has a connection.
+enum Standing<'a> {
+    Member {
+        _share: Share<Name>,
+    },
+    Stranger {
+        _room: SemaphorePermit<'a>,
+        _share: Share<IpAddr>,
+    },
 }
 
 impl Rooms {
     fn new() -> Self {
         Self {
-            handshakes: Semaphore::new(HANDSHAKES),
             connections: Semaphore::new(CONNECTIONS),
             strangers: Semaphore::new(STRANGERS),
+            handshakes: Shares::new(HANDSHAKES),
+            members: Shares::new(OF_A_MEMBER),
         }
     }
 }
@@ -90,11 +111,22 @@ pub(super) async fn serve(controller: Arc<Controller>, listener: TcpListener) {
     let mut pace = interval(Duration::from_secs(1) / HANDSHAKES_PER_SECOND);
     pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
     loop {
-        let accepted = listener.accept().await;
-        pace_of(&mut pace).await;
-        match accepted {
+        match listener.accept().await {
             Ok((stream, from)) => {
-                tokio::spawn(one(controller.clone(), rooms.clone(), stream, from));
+                // Before the turn: one source that connects all the time does not use up the turns of others.
+                let Some(share) = rooms.handshakes.take(source(from.ip())) else {
+                    continue;
+                };
+                pace_of(&mut pace).await;
+                tokio::spawn(one(
+                    controller.clone(),
+                    rooms.clone(),
+                    Arrived {
+                        stream,
+                        from,
+                        share,
+                    },
+                ));
             }
             Err(error) => {
                 // Out of descriptors, mostly: others close in a while.
@@ -114,27 +146,70 @@ async fn pace_of(pace: &mut tokio::time::Interval) {
     }
 }
 
-async fn one(controller: Arc<Controller>, rooms: Arc<Rooms>, stream: TcpStream, from: SocketAddr) {
+/// A connection of someone who has not said who it is.
+struct Arrived {
+    stream: TcpStream,
+    from: SocketAddr,
+    share: Share<IpAddr>,
+}
+
+async fn one(controller: Arc<Controller>, rooms: Arc<Rooms>, arrived: Arrived) {
+    let Arrived {
+        stream,
+        from,
+        share,
+    } = arrived;
     let Ok(_room) = rooms.connections.try_acquire() else {
         return tracing::warn!(%from, "there are {CONNECTIONS} connections, another one is closed");
     };
-    match handshake(&controller, &rooms, stream).await {
-        Ok(stream) => serve_one(&controller, &rooms, stream, from).await,
+    match handshake(&controller, stream).await {
+        Ok(stream) => serve_one(&controller, &rooms, stream, from, share).await,
         Err(error) => tracing::debug!(%from, %error, "a handshake failed"),
     }
 }
 
-async fn handshake(
-    controller: &Controller,
-    rooms: &Rooms,
-    stream: TcpStream,
-) -> io::Result<TlsStream<TcpStream>> {
-    // A handshake costs a signature: those that wait hold only a socket.
-    let _turn = rooms.handshakes.acquire().await;
+async fn handshake(controller: &Controller, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     stream.set_nodelay(true)?;
     // Taken anew for each connection, since the certificate is renewed while the controller runs.
     let acceptor = TlsAcceptor::from(controller.tls());
     timeout(HANDSHAKE, acceptor.accept(stream)).await?
+}
+
+/// Who it is, and the room that this takes; the reason if there is none.
+async fn standing<'a>(
+    controller: &Arc<Controller>,
+    rooms: &'a Rooms,
+    chain: Option<Arc<[CertificateDer<'static>]>>,
+    share: Share<IpAddr>,
+) -> Result<Standing<'a>, String> {
+    let member = match chain {
+        Some(chain) => judge(controller.clone(), chain).await,
+        None => None,
+    };
+    match member {
+        Some(node) => {
+            let share = rooms.members.take(node.clone());
+            let too_many = || format!("{node} has {OF_A_MEMBER} connections already");
+            share
+                .map(|share| Standing::Member { _share: share })
+                .ok_or_else(too_many)
+        }
+        None => {
+            let room = rooms.strangers.try_acquire();
+            let room = room.map_err(|_| format!("{STRANGERS} others join already"))?;
+            Ok(Standing::Stranger {
+                _room: room,
+                _share: share,
+            })
+        }
+    }
+}
+
+/// The member of a certificate, if it is one's. Anyone can make a certificate, and shows nothing by it.
+async fn judge(controller: Arc<Controller>, chain: Arc<[CertificateDer<'static>]>) -> Option<Name> {
+    // The store may stand still, and must not stop the run time.
+    let judged = tokio::task::spawn_blocking(move || controller.member(&chain, unix_seconds()));
+    judged.await.ok()?.ok().map(|member| member.node)
 }
 
 async fn serve_one(
@@ -142,12 +217,13 @@ async fn serve_one(
     rooms: &Rooms,
     stream: TlsStream<TcpStream>,
     from: SocketAddr,
+    share: Share<IpAddr>,
 ) {
     let chain = stream.get_ref().1.peer_certificates();
     let chain: Option<Arc<[CertificateDer<'static>]>> = chain.map(|chain| chain.to_vec().into());
-    let stranger = match stranger(rooms, chain.is_none()) {
-        Ok(stranger) => stranger,
-        Err(()) => return tracing::warn!(%from, "{STRANGERS} others join already"),
+    let standing = match standing(controller, rooms, chain.clone(), share).await {
+        Ok(standing) => standing,
+        Err(reason) => return tracing::warn!(%from, "a connection is closed: {reason}"),
     };
 
     let caller = grpc::Caller { chain, from };
@@ -168,20 +244,12 @@ async fn serve_one(
         .keep_alive_timeout(SILENCE)
         .serve_connection(TokioIo::new(stream), service);
 
-    let ended = match stranger {
+    let ended = match &standing {
         // A member stays as long as it likes.
-        None => connection.await,
-        Some(_room) => timeout(VISIT, connection).await.unwrap_or(Ok(())),
+        Standing::Member { .. } => connection.await,
+        Standing::Stranger { .. } => timeout(VISIT, connection).await.unwrap_or(Ok(())),
     };
     if let Err(error) = ended {
         tracing::debug!(%from, %error, "a connection ended");
     }
-}
-
-/// A room among those without a certificate, for one of them.
-fn stranger(rooms: &Rooms, is_one: bool) -> Result<Option<SemaphorePermit<'_>>, ()> {
-    if !is_one {
-        return Ok(None);
-    }
-    rooms.strangers.try_acquire().map(Some).map_err(drop)
 }

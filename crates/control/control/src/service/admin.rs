@@ -1,7 +1,8 @@
 //! The requests of operators on this machine: JSON over a Unix socket that only the controller's user can open.
 
 use std::convert::Infallible;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -282,6 +283,11 @@ fn write(controller: &Controller, path: &str, body: &[u8]) -> Result<Value, Fail
             let asked: RollBack = typed(body)?;
             Ok(json!(controller.roll_back(asked.to, &asked.how)?))
         }
+        "/backup" => {
+            let file: PathBuf = typed(body)?;
+            controller.back_up(&file).map_err(failed)?;
+            Ok(json!({ "file": file }))
+        }
         "/confirm" => Ok(json!({ "revision": controller.confirm()? })),
         "/tokens" => {
             let token = controller.create_token(&typed::<TokenRequest>(body)?);
@@ -382,6 +388,25 @@ impl Controller {
         let chosen = tree.resources();
         let chosen = chosen.filter(|resource| resource.key().to_string().starts_with(begins));
         Ok(json!({ "revision": revision, "yaml": resources::format(chosen) }))
+    }
+
+    /// Writes the controller's state to a new file that only this user can read.
+    ///
+    /// # Errors
+    /// The file is there, or cannot be written.
+    fn back_up(&self, path: &Path) -> Result<(), String> {
+        let named = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(named)?;
+        self.history
+            .back_up(&mut file)
+            .map_err(|error| error.to_string())?;
+        file.sync_all().map_err(named)
     }
 
     fn states(&self) -> Result<Value, String> {

@@ -154,6 +154,7 @@ impl Controller {
             until: None,
             time: Duration::from_secs(u64::from(seconds.min(LONGEST))),
         });
+        in_force.before = before.tree.clone();
         in_force.published = next;
         fleet.begin(change, self.now())
     }
@@ -204,6 +205,7 @@ impl Controller {
             awaiting.until.get_or_insert(Instant::now() + awaiting.time);
         }
         let revision = in_force.published.revision;
+        self.fleet.lock().settled();
         tracing::info!("revision {revision} is in force");
         self.steps.send_replace(Some(Outcome {
             revision,
@@ -225,6 +227,7 @@ impl Controller {
             refusal.node, refusal.reason
         );
         self.go_back(&mut in_force, &message);
+        self.fleet.lock().settled();
         drop(in_force);
         self.steps.send_replace(Some(Outcome {
             revision,
@@ -232,11 +235,12 @@ impl Controller {
         }));
     }
 
-    /// The tree of the state before a revision.
+    /// The last tree before that of a revision. Some states differ in their certificates only.
     fn tree_before(&self, revision: Revision) -> Result<Tree, StoreError> {
         let states = self.history.list(STATES)?;
         let mut states = states.iter().skip_while(|state| state.revision != revision);
-        let before = states.nth(1);
+        let current = states.next().map(|state| state.tree);
+        let before = states.find(|state| Some(state.tree) != current);
         let before = before
             .ok_or_else(|| StoreError(format!("no state before revision {revision} is kept")))?;
         self.history.tree(before)
@@ -252,11 +256,7 @@ impl Controller {
             message: message.to_owned(),
             ..How::default()
         };
-        let tree = self.tree_before(revision);
-        let tree = match tree {
-            Ok(tree) => tree,
-            Err(error) => return tracing::error!("the state before {revision} is lost: {error}"),
-        };
+        let tree = in_force.before.clone();
         // The nodes have the documents of before, whatever becomes of the store.
         if let Err(error) = self.commit(&tree, revision, &how) {
             tracing::error!(
@@ -267,7 +267,7 @@ impl Controller {
             Ok(documents) => {
                 let published = Published {
                     revision: revision.next(),
-                    tree: Arc::new(tree),
+                    tree,
                     documents,
                     confirm: None,
                     ..(*in_force.published).clone()
@@ -361,15 +361,16 @@ impl Controller {
         let tree = in_force.published.tree.clone();
         self.commit(&tree, before.revision, &how)
             .map_err(|error| format!("{error:?}"))?;
-        let published = Published {
-            revision: before.revision.next(),
-            authorities,
-            revoked,
-            ..(**before).clone()
+        let next = before.revision.next();
+        let amend = |state: &Published, revision: Revision| Published {
+            revision,
+            authorities: authorities.clone(),
+            revoked: revoked.clone(),
+            ..state.clone()
         };
-        in_force.published = Arc::new(published);
-        // A restriction does not wait for others: everyone gets it at once.
-        self.fleet.lock().replace(in_force.published.clone());
+        in_force.published = Arc::new(amend(before, next));
+        // A restriction waits for no one: everyone gets it at once, and a change that spreads goes on with it.
+        self.fleet.lock().amend(next, &amend);
         Ok(())
     }
 }

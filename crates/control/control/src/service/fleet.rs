@@ -19,6 +19,8 @@ pub(super) struct Fleet {
     /// The state of before under a later revision, for the end of a change that is stopped: nodes go back to no earlier one.
     back: Option<Arc<Published>>,
     rollout: Option<Rollout>,
+    /// The last change is over, and the store and the operator do not know yet.
+    is_unsettled: bool,
     nodes: BTreeMap<Name, NodeRecord>,
     sessions: u64,
 }
@@ -98,6 +100,7 @@ impl Fleet {
             change: 0,
             back: None,
             rollout: None,
+            is_unsettled: false,
             nodes: BTreeMap::new(),
             sessions: 0,
         }
@@ -109,9 +112,20 @@ impl Fleet {
         &self.stages[self.stages.len() - 1]
     }
 
-    /// Whether a change is under way.
+    /// Whether a change is under way. It is until its end was settled: another one would begin from a state that is left.
     pub(super) fn is_changing(&self) -> bool {
+        self.rollout.is_some() || self.is_unsettled
+    }
+
+    /// Whether nodes are still being brought to another state.
+    #[cfg(test)]
+    pub(super) fn is_spreading(&self) -> bool {
         self.rollout.is_some()
+    }
+
+    /// The end of a change is known to all.
+    pub(super) fn settled(&mut self) {
+        self.is_unsettled = false;
     }
 
     /// The nodes that have attended.
@@ -200,6 +214,7 @@ impl Fleet {
         self.stages.extend(change.stages);
         self.back = Some(change.back);
         self.rollout = Some(Rollout::new(change.waves, change.bake));
+        self.is_unsettled = true;
         self.step(|rollout, attends| rollout.begin(now, attends))
     }
 
@@ -208,6 +223,21 @@ impl Fleet {
         self.change += 1;
         self.stages = vec![published];
         self.rollout = None;
+        self.wake_all();
+    }
+
+    /// Every state that nodes have or may get is another one from this revision on, with the same documents; a change goes on.
+    pub(super) fn amend(
+        &mut self,
+        revision: Revision,
+        amend: &dyn Fn(&Published, Revision) -> Published,
+    ) {
+        for stage in &mut self.stages {
+            *stage = Arc::new(amend(stage, revision));
+        }
+        if let Some(back) = &mut self.back {
+            *back = Arc::new(amend(back, revision.next()));
+        }
         self.wake_all();
     }
 

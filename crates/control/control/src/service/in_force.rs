@@ -16,6 +16,8 @@ use crate::store::history::History;
 /// The state that the last change leads to.
 pub(super) struct InForce {
     pub(super) published: Arc<Published>,
+    /// The resources before the last change, which is returned to if that is stopped or not confirmed.
+    pub(super) before: Arc<Tree>,
     /// The change in force is returned from unless it is confirmed.
     pub(super) awaiting: Option<Awaiting>,
 }
@@ -42,9 +44,10 @@ impl InForce {
         let revision = head.map_or(Revision::FIRST, |head| head.revision);
         let documents = compiled(&tree, domain, None, &BTreeSet::new())
             .map_err(|findings| format!("revision {revision} cannot be compiled:\n{findings}"))?;
+        let tree = Arc::new(tree);
         let published = Published {
             revision,
-            tree: Arc::new(tree),
+            tree: tree.clone(),
             documents,
             authorities: authorities(authority)?,
             revoked: revoked(authority, now)?,
@@ -52,6 +55,7 @@ impl InForce {
         };
         Ok(Self {
             published: Arc::new(published),
+            before: tree,
             awaiting: None,
         })
     }

@@ -1,6 +1,6 @@
 //! A running controller: members attend it over mutual TLS, operators change the overlay over a Unix socket.
 //!
-//! - `accept`, `tls`, `grpc`: connections of agents. `attend`: the stream of one. `offering`: its decisions. `fleet`: who attends, and what
+//! - `accept`, `tls`, `grpc`: connections of agents; `shares`: how many each may have. `attend`: the stream of one. `offering`: its decisions. `fleet`: who attends, and what
 //!   each should have.
 //! - `controller`: the state of the overlay, and who attends. `change`: from one state of the overlay to the next. `in_force`, `published`:
 //!   a state as the controller has it and as nodes get it. `outcome`: what operators are told of changes.
@@ -18,6 +18,7 @@ mod members;
 mod offering;
 mod outcome;
 mod published;
+mod shares;
 #[cfg(test)]
 mod simulation;
 mod tls;

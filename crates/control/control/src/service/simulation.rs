@@ -292,7 +292,8 @@ impl World {
             87..92 => self.connect(index),
             92..94 => self.crash(index),
             94..95 => self.restart(),
-            95..98 => self.change(),
+            95..97 => self.change(),
+            97..98 => self.revoke(),
             _ => drop(self.fleet.tick(self.now)),
         }
         self.check();
@@ -395,6 +396,7 @@ impl World {
 
     /// An operator changes the overlay.
     fn change(&mut self) {
+        self.settle();
         if self.fleet.is_changing() {
             return;
         }
@@ -430,6 +432,32 @@ impl World {
         let _ = self.fleet.begin(change, self.now);
     }
 
+    /// The store keeps the end of a change at once.
+    fn settle(&mut self) {
+        if !self.fleet.is_spreading() {
+            self.fleet.settled();
+        }
+    }
+
+    /// Someone is revoked, whatever else goes on: all nodes learn it at once.
+    fn revoke(&mut self) {
+        let revision = self.fleet.published().revision.next();
+        let revoked = Part::new(format!("revoked {revision}").into_bytes());
+        let amended = std::cell::RefCell::new(Vec::new());
+        self.fleet.amend(revision, &|state, revision| {
+            let state = Published {
+                revision,
+                revoked: revoked.clone(),
+                ..state.clone()
+            };
+            amended.borrow_mut().push(state.clone());
+            state
+        });
+        for state in amended.into_inner() {
+            self.tell(&state);
+        }
+    }
+
     /// What always holds, at each step.
     fn check(&self) {
         for node in &self.nodes {
@@ -460,6 +488,7 @@ impl World {
             self.now += 10;
             let _ = self.fleet.tick(self.now);
             self.check();
+            self.settle();
             if turn % 16 == 15 && !self.fleet.is_changing() && self.is_in_step() {
                 return;
             }

@@ -1,6 +1,7 @@
 //! The states of an overlay, one after the other, as git has them: each names its tree and the state before it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use hermes_api::{Hash, Revision, canonical};
@@ -8,7 +9,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{RecordChange, Store, StoreError};
+use super::{RecordChange, Store, StoreError, backup};
 use crate::resources::{Key, Origin, Resource, Tree};
 
 /// The record that names the newest state.
@@ -201,6 +202,50 @@ impl History {
                 .map_err(|full| StoreError(full.to_string()))?;
         }
         Ok(tree)
+    }
+
+    /// Writes the whole store as one file, keys of the authority included.
+    ///
+    /// # Errors
+    /// The store cannot be read, or the file cannot be written.
+    pub fn back_up(&self, out: &mut dyn Write) -> Result<(), StoreError> {
+        // No blob is let go of between the record that leads to it and itself.
+        let _writing = self.writing.lock();
+        backup::write(&*self.store, out)
+    }
+
+    /// Reads a backup into an empty store. Its newest state is made anew in a new epoch: nodes may have seen later revisions of the old one,
+    /// and follow none that is older.
+    ///
+    /// # Errors
+    /// The store is not empty, or the file is damaged.
+    pub fn restore(&self, file: &mut dyn Read, time: u64) -> Result<Option<Revision>, StoreError> {
+        backup::read(&*self.store, file)?;
+        let Some(record) = self.store.record(HEAD)? else {
+            return Ok(None);
+        };
+        let parent = hash_of(&record)?;
+        let before = self.state(&parent)?;
+        let state = State {
+            revision: Revision {
+                epoch: before.revision.epoch + 1,
+                number: 0,
+            },
+            parent: Some(parent),
+            author: "controller".to_owned(),
+            time,
+            message: format!("restored from a backup of revision {}", before.revision),
+            ..before
+        };
+        let blob = blob_of(&state);
+        let name = Hash::of(&blob).to_string().into_bytes();
+        self.store.keep(&[blob])?;
+        self.store.swap(&[RecordChange {
+            key: HEAD.to_owned(),
+            expected: Some(record),
+            new: Some(name),
+        }])?;
+        Ok(Some(state.revision))
     }
 
     /// Lets go of states that are neither among the last [`KEPT`] nor the newest, or are older than [`YOUNG`].

@@ -3,6 +3,7 @@
 //! Blobs never change. All that changes is in *records*, each changed by compare-and-swap: the head of the overlay, tokens,
 //! members, keys. Each call may block.
 
+mod backup;
 pub mod history;
 #[cfg(test)]
 pub(crate) mod memory;

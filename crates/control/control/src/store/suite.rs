@@ -228,6 +228,59 @@ fn states_that_are_made_while_others_are_let_go_keep_all_their_blobs() {
 }
 
 #[test]
+fn a_restored_store_has_all_and_is_newer_than_the_one_before() {
+    on_each(|store| {
+        let history = History::new(store.clone());
+        let first = commit(&history, Revision::FIRST, 1).unwrap();
+        let second = commit(&history, first, 2).unwrap();
+        store
+            .swap(&[change("token/a", None, Some("secret"))])
+            .unwrap();
+        let mut backup = Vec::new();
+        history.back_up(&mut backup).unwrap();
+
+        let other: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let restored = History::new(other.clone());
+        let revision = restored.restore(&mut &backup[..], 5000).unwrap().unwrap();
+        assert!(revision > second.next());
+        let head = restored.head().unwrap().unwrap();
+        assert_eq!(
+            (head.revision, restored.tree(&head).unwrap()),
+            (revision, tree(2))
+        );
+        assert_eq!(
+            other.record("token/a").unwrap().as_deref(),
+            Some(&b"secret"[..])
+        );
+        assert!(
+            restored.restore(&mut &backup[..], 5000).is_err(),
+            "it is not empty"
+        );
+        commit(&restored, revision, 3).unwrap();
+    });
+}
+
+#[test]
+fn a_damaged_backup_is_refused_and_writes_nothing() {
+    let history = History::new(Arc::new(MemoryStore::default()));
+    commit(&history, Revision::FIRST, 1).unwrap();
+    let mut backup = Vec::new();
+    history.back_up(&mut backup).unwrap();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let other = History::new(store.clone());
+    for index in 0..backup.len() {
+        let mut damaged = backup.clone();
+        damaged[index] ^= 1;
+        assert!(other.restore(&mut &damaged[..], 1).is_err(), "byte {index}");
+        assert!(
+            other.restore(&mut &backup[..index], 1).is_err(),
+            "cut at {index}"
+        );
+    }
+    assert!(store.records("").unwrap().is_empty() && store.hashes().unwrap().is_empty());
+}
+
+#[test]
 fn a_second_process_is_told_that_the_first_has_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("store.redb");

@@ -15,6 +15,7 @@ mod certificates;
 mod charges;
 mod client_addresses;
 mod client_fields;
+mod controller;
 mod custody;
 mod custody_messages;
 mod descriptors;

@@ -77,6 +77,28 @@ fn without_a_controller_nodes_go_on_and_start_from_their_disks() {
     controller.await_step("laptop");
 }
 
+#[test]
+fn a_restored_controller_is_followed_by_the_nodes_of_the_one_before() {
+    let hub = Hub::controller();
+    let listen = free::tcp();
+    hub.apply(&edge(listen, listen), &[]);
+    let _edge = hub.member("edge");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("backup");
+    hub.ask(&["backup", file.to_str().unwrap()]).unwrap();
+    // What came after the backup is lost, and yet older for the node.
+    let later = edge(listen, listen).replace("VIDEO", "LATER");
+    hub.apply(&later, &[]);
+    let hub = hub.restored(&file);
+    hub.await_step("edge");
+    assert!(
+        hub.node("edge").unwrap()["revision"]
+            .as_str()
+            .unwrap()
+            .starts_with("2.")
+    );
+}
+
 /// A node by which devices enter, with a server that Alice may ask.
 fn edge(listen: SocketAddr, server: SocketAddr) -> String {
     format!(

@@ -15,6 +15,8 @@ use hermes_control::authority::TokenRequest;
 use hermes_control::resources::Resource;
 use hermes_control::service::{About, Controller, How};
 use hermes_control::store::RedbStore;
+use hermes_control::store::history::History;
+use hermes_net::clock::unix_seconds;
 use serde_json::{Value, json};
 
 use super::{SOCKET, member};
@@ -44,6 +46,9 @@ pub struct ControllerArguments {
     /// Where the controller and its node keep their state. Default: `controller` in the folder for state.
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
+    /// Begin with a backup that `hermes backup` wrote. The folder for state must have none yet.
+    #[arg(long, value_name = "FILE")]
+    restore: Option<PathBuf>,
     /// What is logged, such as info or hermes_control=debug.
     #[arg(long, default_value = logging::DEFAULT)]
     log: String,
@@ -84,6 +89,10 @@ fn open(arguments: &ControllerArguments, folder: &Path) -> Result<Arc<Controller
     let file = folder.join("store.redb");
     let store = RedbStore::open(&file)
         .map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
+    let store = Arc::new(store);
+    if let Some(backup) = &arguments.restore {
+        restore(store.clone(), backup)?;
+    }
     let url = arguments.url.clone().unwrap_or_else(|| ControllerUrl {
         host: super::machine_name().map_or_else(|| "localhost".to_owned(), |name| name.to_string()),
         port: arguments.listen.port(),
@@ -94,7 +103,15 @@ fn open(arguments: &ControllerArguments, folder: &Path) -> Result<Arc<Controller
         node: arguments.node.clone(),
         url: url.to_string(),
     };
-    Controller::open(Arc::new(store), about).map_err(Failure::failed)
+    Controller::open(store, about).map_err(Failure::failed)
+}
+
+fn restore(store: Arc<RedbStore>, backup: &Path) -> Result<(), Failure> {
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", backup.display()));
+    let mut file = std::fs::File::open(backup).map_err(|error| failed(&error))?;
+    let restored = History::new(store).restore(&mut file, unix_seconds());
+    restored.map(drop).map_err(|error| failed(&error))
 }
 
 fn make_folder(folder: &Path) -> Result<(), Failure> {

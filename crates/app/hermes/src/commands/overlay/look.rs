@@ -1,5 +1,7 @@
 //! What an overlay is and was: its resources, their history, its nodes.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use hermes_api::Revision;
 use hermes_control::service::admin::NodeView;
@@ -148,5 +150,34 @@ pub async fn nodes(nodes: &Nodes, output: Output) -> Result<(), Failure> {
         ]);
     }
     output.line(table.trim_fmt());
+    Ok(())
+}
+
+/// Arguments of `hermes backup`.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// The new file. It has the keys of the authority: keep it as you keep them.
+    file: PathBuf,
+    #[command(flatten)]
+    controller: ControllerSocket,
+}
+
+/// Writes the state of a running controller to a file, which `hermes controller --restore FILE` reads.
+///
+/// # Errors
+/// The controller cannot be reached, or the file is there or cannot be written.
+pub async fn backup(backup: &Backup, output: Output) -> Result<(), Failure> {
+    // The controller writes it, and stands in another folder.
+    let file = std::path::absolute(&backup.file)
+        .map_err(|error| Failure::failed(format!("{}: {error}", backup.file.display())))?;
+    let answer = backup.controller.post("/backup", &file).await?;
+    if output.json {
+        output.value(&answer);
+    } else {
+        output.line(format_args!(
+            "the controller's state is in {}",
+            file.display()
+        ));
+    }
     Ok(())
 }
