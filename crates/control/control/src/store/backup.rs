@@ -22,7 +22,7 @@ const BLOB: u8 = b'b';
 const END: u8 = b'e';
 
 /// One entry.
-struct Entry<'a> {
+struct BackupEntry<'a> {
     kind: u8,
     key: &'a [u8],
     content: &'a [u8],
@@ -94,7 +94,7 @@ pub(super) fn read(store: &dyn Store, file: &mut dyn Read) -> Result<(), StoreEr
 }
 
 /// The entries of a backup whose sum is right.
-fn entries(text: &[u8]) -> Result<Vec<Entry<'_>>, StoreError> {
+fn entries(text: &[u8]) -> Result<Vec<BackupEntry<'_>>, StoreError> {
     let damaged = || StoreError("the backup is damaged, or none".to_owned());
     let mut rest = text.strip_prefix(MARK).ok_or_else(damaged)?;
     let mut entries = Vec::new();
@@ -110,14 +110,14 @@ fn entries(text: &[u8]) -> Result<Vec<Entry<'_>>, StoreError> {
     }
 }
 
-fn take<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
+fn take<'a>(rest: &mut &'a [u8]) -> Option<BackupEntry<'a>> {
     let (kind, tail) = rest.split_first()?;
     let (key, tail) = length(tail)?;
     let (content, tail) = length(tail)?;
     let (key, tail) = tail.split_at_checked(key)?;
     let (content, tail) = tail.split_at_checked(content)?;
     *rest = tail;
-    Some(Entry {
+    Some(BackupEntry {
         kind: *kind,
         key,
         content,
