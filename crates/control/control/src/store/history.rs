@@ -248,7 +248,7 @@ impl History {
         Ok(Some(state.revision))
     }
 
-    /// Lets go of states that are neither among the last [`KEPT`] nor the newest, or are older than [`YOUNG`].
+    /// Lets go of states that are not among the last 1,000, or older than 90 days; the newest stays.
     ///
     /// # Errors
     /// The store cannot be read or written.

@@ -21,7 +21,7 @@ fn connected(to: SocketAddr) -> TcpStream {
 
 #[test]
 fn connections_that_say_nothing_keep_no_device_from_joining() {
-    let hub = Hub::controller();
+    let hub = Hub::start();
     let address: SocketAddr = hub.url().strip_prefix("https://").unwrap().parse().unwrap();
     let _silent: Vec<_> = (0..MANY).map(|_| connected(address)).collect();
     let _device = hub.device("alice", "laptop");
