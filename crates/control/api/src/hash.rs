@@ -1,9 +1,10 @@
 //! Names of blobs.
 
 use std::fmt;
+use std::io::{self, Read};
 use std::str::FromStr;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{Context, SHA256, digest};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The SHA-256 of a blob (FIPS 180-4), which is its name; written as 64 hexadecimal digits.
@@ -24,6 +25,24 @@ impl Hash {
         let mut hash = [0; Self::LENGTH];
         hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
         Self(hash)
+    }
+
+    /// The hash of all that a reader gives, such as a program, which is not kept in memory.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of_reader(mut reader: impl Read) -> io::Result<Self> {
+        let mut context = Context::new(&SHA256);
+        let mut piece = [0; 16 * 1024];
+        loop {
+            match reader.read(&mut piece)? {
+                0 => break,
+                length => context.update(&piece[..length]),
+            }
+        }
+        let mut hash = [0; Self::LENGTH];
+        hash.copy_from_slice(context.finish().as_ref());
+        Ok(Self(hash))
     }
 
     /// Its bytes, as messages carry them.
@@ -112,6 +131,8 @@ mod tests {
     fn has_the_digest_of_the_standard() {
         assert_eq!(Hash::of(b"abc").to_string(), ABC);
         assert_eq!(ABC.parse(), Ok(Hash::of(b"abc")));
+        let long = vec![7; 100_000];
+        assert_eq!(Hash::of_reader(&long[..]).unwrap(), Hash::of(&long));
     }
 
     #[test]

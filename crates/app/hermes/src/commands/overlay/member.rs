@@ -1,5 +1,6 @@
 //! Runs a node of an overlay: what its agent is told is what it does.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,8 +24,9 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// # Errors
 /// The program's file cannot be read.
 pub(super) fn binary() -> Result<Hash, Failure> {
-    let read = std::env::current_exe().and_then(std::fs::read);
-    read.map(|bytes| Hash::of(&bytes))
+    let program = std::env::current_exe().and_then(File::open);
+    program
+        .and_then(Hash::of_reader)
         .map_err(|error| Failure::failed(format!("this program's own file: {error}")))
 }
 
