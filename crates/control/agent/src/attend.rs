@@ -30,7 +30,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 #[doc(alias = "bound")]
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How often the node is asked whether it has returned from what was not confirmed.
+/// How often the node is asked whether it has returned from an unconfirmed document.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How often the time of the certificate is looked at.
@@ -48,13 +48,13 @@ pub trait Subject: Send {
         confirm: Option<Duration>,
     ) -> impl Future<Output = Result<String, Vec<Refused>>> + Send;
 
-    /// Keeps what is in force.
+    /// Keeps the document in force.
     fn confirm(&mut self) -> impl Future<Output = ()> + Send;
 
     /// The node's certificate is another one now.
     fn renewed(&mut self);
 
-    /// Whether the node has returned from what was to be confirmed.
+    /// Whether the node has returned from a document that was to be confirmed.
     fn has_returned(&mut self) -> bool;
 }
 
@@ -69,7 +69,7 @@ pub enum Ended {
     State(#[from] io::Error),
 }
 
-/// What an agent is and has.
+/// An agent, its node and its state.
 pub struct Agent<S> {
     /// The node's folder.
     pub state: State,
@@ -112,7 +112,7 @@ pub async fn attend<S: Subject>(mut agent: Agent<S>) -> Result<(), Ended> {
             Err(NotJoined::Refused(reason)) => return Err(Ended::Left(reason)),
             Err(error) => error.to_string(),
         };
-        // What was on its way is lost with the stream.
+        // Messages on their way are lost with the stream.
         machine.disconnected();
         tracing::info!("the controller is away, the node goes on: {lost}");
         agent.wait(&mut machine, jittered(pause)).await?;
@@ -219,7 +219,7 @@ impl<S: Subject> Agent<S> {
         Ok(())
     }
 
-    /// Waits, and notices meanwhile that the node has returned from what was not confirmed.
+    /// Waits, and notices meanwhile that the node has returned from an unconfirmed document.
     async fn wait(&mut self, machine: &mut Machine, pause: Duration) -> Result<(), Ended> {
         let mut look = tokio::time::interval(LOOK);
         let over = tokio::time::sleep(pause);

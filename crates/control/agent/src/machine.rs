@@ -22,7 +22,7 @@ const PARTS: usize = 64;
 #[doc(alias = "bound")]
 const BYTES: usize = 2 * MAX_BLOB;
 
-/// What is to be done next, in this order.
+/// The next actions, in this order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Send this.
@@ -48,7 +48,7 @@ pub enum Effect {
         /// Its content.
         statement: Statement,
     },
-    /// Tell the node that what is in force is confirmed.
+    /// Tell the node that the document in force is confirmed.
     Confirm,
     /// This node is no member any more.
     Leave,
@@ -114,7 +114,7 @@ enum Step {
 }
 
 impl Machine {
-    /// A node that follows what its disk says, if anything, and has seen this revision.
+    /// A node that follows the statement on its disk, if there is one, and has seen this revision.
     pub fn new(
         overlay: Name,
         node: Name,

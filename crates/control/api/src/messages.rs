@@ -86,7 +86,7 @@ pub struct AgentMessage {
 
 /// Contents of [`AgentMessage`].
 pub mod agent_message {
-    /// What an agent says.
+    /// Messages of an agent.
     #[derive(Clone, PartialEq, super::Oneof)]
     pub enum Content {
         /// The first message, and the only one of its kind.
@@ -101,7 +101,7 @@ pub mod agent_message {
     }
 }
 
-/// What a node has and is, when it attends.
+/// The state and the program of a node that begins to attend.
 #[derive(Clone, PartialEq, Message)]
 pub struct Hello {
     /// [`Statement::content`](crate::Statement::content) of the statement in force; empty if none is.
@@ -162,7 +162,7 @@ pub struct Mistake {
     /// The key, such as `routes[2].to`; empty where the whole is meant.
     #[prost(string, tag = "1")]
     pub path: String,
-    /// What is wrong with it.
+    /// The mistake.
     #[prost(string, tag = "2")]
     pub reason: String,
 }
@@ -177,7 +177,7 @@ pub struct ControllerMessage {
 
 /// Contents of [`ControllerMessage`].
 pub mod controller_message {
-    /// What a controller says.
+    /// Messages of a controller.
     #[derive(Clone, PartialEq, super::Oneof)]
     pub enum Content {
         /// The statement that the node should follow.

@@ -16,7 +16,7 @@ const PREFIX: &str = "h1.";
 #[doc(alias = "bound")]
 const LONGEST: usize = 2048;
 
-/// What a device or a node shows to join: `h1.` and base64url of JSON.
+/// The permission that a device or a node shows to join: `h1.` and base64url of JSON.
 ///
 /// The first key that redeems it owns it: the same key may repeat the join, and another one is refused. So a token that is read
 /// by others after it was used is worth nothing, and one that is used by others first is noticed by its owner.

@@ -1,4 +1,4 @@
-//! Errors of the authority, and what its parts share.
+//! Errors of the authority, and constants that its parts share.
 
 use crate::store::StoreError;
 

@@ -179,7 +179,7 @@ impl Authority {
     }
 }
 
-/// What a certificate says.
+/// The names and the time in a certificate.
 struct Shown {
     uri: String,
     serial: String,

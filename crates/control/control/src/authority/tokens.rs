@@ -18,7 +18,7 @@ pub(super) const MOST: usize = 10_000;
 #[doc(alias = "bound")]
 pub(super) const LONGEST: u64 = 30 * DAY;
 
-/// What a token is to be for.
+/// The purpose of a new token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {

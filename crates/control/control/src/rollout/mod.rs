@@ -25,7 +25,7 @@ pub type Stage = usize;
 /// The nodes of one wave.
 pub type Wave = Vec<Name>;
 
-/// What follows from a step.
+/// The consequence of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// These nodes should have this stage now.

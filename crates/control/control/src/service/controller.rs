@@ -20,7 +20,7 @@ use crate::rollout::Event;
 use crate::store::Store;
 use crate::store::history::History;
 
-/// What a controller is.
+/// The properties of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// The overlay.
@@ -93,7 +93,7 @@ impl Controller {
         self.tls.lock().clone()
     }
 
-    /// What it is.
+    /// Its properties.
     pub fn about(&self) -> &About {
         &self.about
     }
@@ -114,7 +114,7 @@ impl Controller {
         self.follow(events);
     }
 
-    /// What a node should have now; `None` if this is not its stream any more.
+    /// The target of a node; `None` if this is not its stream any more.
     ///
     /// # Errors
     /// The node is no member any more.
@@ -147,7 +147,7 @@ impl Controller {
         self.follow(events);
     }
 
-    /// What follows from the steps of a change, beside the nodes that were woken. The store is written elsewhere: it may block.
+    /// Settles the end of a change; nodes were woken already. The store is written elsewhere: it may block.
     pub(super) fn follow(self: &Arc<Self>, events: Vec<Event>) {
         if events
             .iter()

@@ -1,4 +1,4 @@
-//! The nodes that attend, what they have, and what they should have. Without input or output.
+//! The nodes that attend, their states and their targets. Without input or output.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::published::Published;
 use crate::authority::Member;
 use crate::rollout::{Event, Rollout, Stage, Wave};
 
-/// What nodes have and should have.
+/// The nodes that attend, and the change under way.
 pub(super) struct Fleet {
     /// The state before the change, its stages, and at the end the state that it leads to. Without a change there is one.
     stages: Vec<Arc<Published>>,
@@ -71,7 +71,7 @@ pub(super) struct Session {
     pub(super) wake: Arc<Notify>,
 }
 
-/// What a node should have now.
+/// The target of a node.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) published: Arc<Published>,
@@ -85,7 +85,7 @@ pub(super) struct Mark {
     stage: Stage,
 }
 
-/// What a node that comes says of itself.
+/// The first words of a node that comes.
 pub(super) struct Arrival {
     pub(super) member: Member,
     pub(super) version: String,
@@ -191,7 +191,7 @@ impl Fleet {
         }
     }
 
-    /// What a node should have now.
+    /// The target of a node.
     pub(super) fn target(&self, node: &Name) -> Target {
         let stage = match &self.rollout {
             Some(rollout) => rollout.target(node),

@@ -1,4 +1,4 @@
-//! What one node is offered, and how it goes on from there. Without input or output.
+//! Offers to one node, and its answers. Without input or output.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ struct Offered {
     published: Arc<Published>,
 }
 
-/// What follows from a target.
+/// The consequence of a target.
 #[derive(Default)]
 pub(super) struct Followed {
     /// To be said to the node.
@@ -51,7 +51,7 @@ pub(super) struct Followed {
     pub(super) is_in_step: bool,
 }
 
-/// What a node has said of a stage.
+/// The answer of a node to a stage.
 pub(super) struct Heard {
     pub(super) mark: Mark,
     pub(super) word: Word,
@@ -87,7 +87,7 @@ impl Offering {
         };
 
         let content = statement.content();
-        // What was offered counts more than what the node had when it came.
+        // The last offer counts more than the parts that the node had when it came.
         let offered = self.offered.as_ref().map(|offered| offered.content);
         if offered == Some(content) || self.refused == Some(content) {
             return self.go_on(&target);

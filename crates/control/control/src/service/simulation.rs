@@ -101,14 +101,14 @@ struct Node {
     user: Option<Name>,
     machine: Machine,
     disk: Disk,
-    /// What the machine wants done, in its order.
+    /// The machine's effects, in its order.
     effects: VecDeque<Effect>,
     /// The data plane.
     in_force: Option<Statement>,
     link: Option<Link>,
 }
 
-/// What is there after a crash.
+/// The state that a crash leaves.
 #[derive(Default)]
 struct Disk {
     parts: BTreeMap<Hash, Vec<u8>>,
@@ -146,7 +146,7 @@ impl Node {
         }
     }
 
-    /// The process ends: what is in memory is gone.
+    /// The process ends, and its memory is gone.
     fn crash(&mut self) {
         self.machine = machine(&self.name, &self.disk);
         self.effects.clear();
@@ -458,7 +458,7 @@ impl World {
         }
     }
 
-    /// What always holds, at each step.
+    /// The invariants, at each step.
     fn check(&self) {
         for node in &self.nodes {
             let Some(statement) = &node.in_force else {

@@ -65,13 +65,13 @@ pub trait Store: Send + Sync {
 pub struct RecordChange {
     /// Its key, such as `head` or `token/k3`.
     pub key: String,
-    /// What it has to be before; `None` if there must be none.
+    /// Its content before; `None` if there must be none.
     pub expected: Option<Vec<u8>>,
     /// Its content afterwards; `None` removes it.
     pub new: Option<Vec<u8>>,
 }
 
-/// A store that does not do what it should.
+/// A failure of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("store: {0}")]
 pub struct StoreError(pub String);

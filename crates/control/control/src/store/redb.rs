@@ -46,7 +46,7 @@ impl RedbStore {
         builder.set_cache_size(CACHE);
         let backend = FileBackend::new(file).map_err(opened)?;
         let mut database = builder.create_with_backend(backend).map_err(opened)?;
-        // What was written and removed before takes room until now.
+        // Contents that were removed before take room until now.
         database.compact().map_err(failed)?;
 
         let begun = database.begin_write().map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What every store has to do.
+//! The tests of every store.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -119,7 +119,7 @@ fn tell(membership: &Membership, state: &State, output: Output) {
     ));
 }
 
-/// The token, or what standard input says.
+/// The token, or the first line of standard input.
 fn written(token: &str) -> Result<String, Failure> {
     if token != "-" {
         return Ok(token.to_owned());

@@ -1,4 +1,4 @@
-//! Runs a node of an overlay: what its agent is told is what it does.
+//! Runs a node of an overlay, which follows its controller.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ pub(super) async fn run(
     }
 }
 
-/// Starts with what the disk has, before anyone is asked: a node needs no controller to start.
+/// Starts with the document on the disk, before anyone is asked: a node needs no controller to start.
 async fn resume(state: &State, membership: &Membership, subject: &mut OverlayNode) {
     let current = membership
         .verifying_key()

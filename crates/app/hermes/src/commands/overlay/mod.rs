@@ -22,7 +22,7 @@ use crate::admin;
 /// The socket of a controller, in its folder.
 const SOCKET: &str = "controller.sock";
 
-/// What a controller is.
+/// The properties of a controller.
 ///
 /// # Errors
 /// It cannot be reached.
