@@ -56,6 +56,19 @@ impl Raw {
         Self::over(socket.into())
     }
 
+    /// Connects with little room for bytes that are not read: what the far end sends has to wait there.
+    ///
+    /// # Panics
+    /// When nothing listens.
+    pub fn connect_narrow(address: SocketAddr) -> Self {
+        let domain = socket2::Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None).unwrap();
+        // Before it connects: the window is agreed upon then.
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.connect(&address.into()).unwrap();
+        Self::over(socket.into())
+    }
+
     /// Connects, if someone listens.
     pub fn try_connect(address: SocketAddr) -> Option<Self> {
         TcpStream::connect(address).ok().map(Self::over)
