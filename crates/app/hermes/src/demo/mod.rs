@@ -13,6 +13,7 @@ mod journey;
 mod keep;
 mod measure;
 mod origins;
+mod overlay;
 mod place;
 mod report;
 mod says;
@@ -38,6 +39,9 @@ pub struct Demo {
     /// Show the overlay for IP packets instead, in networks that it makes for that: as root.
     #[arg(long)]
     ip: bool,
+    /// Show an overlay with a controller instead: nodes that join, changes, and their failures.
+    #[arg(long, conflicts_with = "ip")]
+    overlay: bool,
 }
 
 /// Builds the overlay, sends traffic through it, and tells what happened.
@@ -47,6 +51,9 @@ pub struct Demo {
 pub async fn run(demo: &Demo, output: Output) -> Result<(), Failure> {
     if demo.ip {
         return ip::run(demo.keep, output).await;
+    }
+    if demo.overlay {
+        return overlay::run(demo.keep, output).await;
     }
 
     let scene = Scene::set().await.map_err(Failure::failed)?;

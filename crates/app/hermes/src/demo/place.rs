@@ -77,7 +77,7 @@ impl Place {
 }
 
 /// Loopback addresses with a port that is free for TCP and UDP, from a start that differs between two demos.
-fn free_addresses() -> impl Iterator<Item = SocketAddr> {
+pub fn free_addresses() -> impl Iterator<Item = SocketAddr> {
     // A process number spreads well enough, and needs no source of randomness.
     let first = std::process::id().wrapping_mul(7) % u32::from(PORTS.end - PORTS.start);
     let order = PORTS.cycle().skip(first as usize).take(PORTS.len());

@@ -96,6 +96,8 @@ pub(super) async fn follow(
     }
     match outcome.stopped {
         None if output.json => Ok(()),
+        // The object above says it: scripts read one.
+        Some(_) if output.json => Err(Failure::told(1)),
         None => {
             let count = changed.nodes;
             let nodes = if count == 1 { "node" } else { "nodes" };

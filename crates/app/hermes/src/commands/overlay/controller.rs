@@ -49,6 +49,9 @@ pub struct ControllerArguments {
     /// Begin with a backup that `hermes backup` wrote. The folder for state must have none yet.
     #[arg(long, value_name = "FILE")]
     restore: Option<PathBuf>,
+    /// Stop at once when standard input ends.
+    #[arg(long, hide = true)]
+    until_eof: bool,
     /// What is logged, such as info or hermes_control=debug.
     #[arg(long, default_value = logging::DEFAULT)]
     log: String,
@@ -59,8 +62,8 @@ pub struct ControllerArguments {
 /// # Errors
 /// Its folder cannot be read, another controller uses it, or its addresses cannot be bound.
 pub async fn run(arguments: ControllerArguments, output: Output) -> Result<(), Failure> {
-    let mut signals =
-        Signals::new(false).map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let mut signals = Signals::new(arguments.until_eof)
+        .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let folder = super::folder(arguments.state.as_deref(), "controller")?;
     // Keys of the authority are in memory.
     let _ = hermes_net::os::allow_dumps(false);

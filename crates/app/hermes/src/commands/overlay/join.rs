@@ -35,6 +35,9 @@ pub struct Join {
     /// Only join; `hermes join` without a token runs the node later.
     #[arg(long)]
     only: bool,
+    /// Stop at once when standard input ends.
+    #[arg(long, hide = true)]
+    until_eof: bool,
     /// What is logged, such as info or hermes_agent=debug.
     #[arg(long, default_value = logging::DEFAULT)]
     log: String,
@@ -45,8 +48,8 @@ pub struct Join {
 /// # Errors
 /// The token is none, the controller refuses or cannot be reached, or the folder cannot be written.
 pub async fn run(join: Join, output: Output) -> Result<(), Failure> {
-    let signals =
-        Signals::new(false).map_err(|error| Failure::failed(format!("signals: {error}")))?;
+    let signals = Signals::new(join.until_eof)
+        .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let state = State::new(super::folder(join.state.as_deref(), "node")?);
     let membership = membership(&join, &state, output).await?;
     if join.only {
