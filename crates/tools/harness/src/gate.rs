@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::runtime;
@@ -19,6 +20,7 @@ const ROOM: usize = 65_536;
 pub struct Gate {
     address: SocketAddr,
     udp: Arc<Udp>,
+    tcp: watch::Sender<bool>,
     tasks: [AbortHandle; 2],
 }
 
@@ -73,10 +75,12 @@ impl Gate {
         });
 
         let packets = runtime::handle().spawn(packets(Arc::new(udp), next, open.clone()));
-        let streams = runtime::handle().spawn(streams(tcp, next));
+        let tcp_open = watch::Sender::new(true);
+        let streams = runtime::handle().spawn(streams(tcp, next, tcp_open.subscribe()));
         Self {
             address,
             udp: open,
+            tcp: tcp_open,
             tasks: [packets.abort_handle(), streams.abort_handle()],
         }
     }
@@ -92,6 +96,11 @@ impl Gate {
     /// Never.
     pub fn sent(&self) -> Vec<(SocketAddr, Vec<u8>)> {
         self.udp.sent.lock().unwrap().clone()
+    }
+
+    /// Lets TCP through, or not. While it does not, connections are open and silent; when it does again, they are over.
+    pub fn let_tcp(&self, through: bool) {
+        self.tcp.send_replace(through);
     }
 
     /// Lets UDP through, or not.
@@ -134,16 +143,34 @@ async fn sockets() -> (TcpListener, UdpSocket) {
     }
 }
 
-async fn streams(listener: TcpListener, next: SocketAddr) {
-    let mut open = JoinSet::new();
-    while let Ok((mut client, _)) = listener.accept().await {
-        open.spawn(async move {
-            let mut server = TcpStream::connect(next).await?;
-            client.set_nodelay(true)?;
-            server.set_nodelay(true)?;
-            tokio::io::copy_bidirectional(&mut client, &mut server).await
-        });
+async fn streams(listener: TcpListener, next: SocketAddr, open: watch::Receiver<bool>) {
+    let mut streams = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        streams.spawn(stream(client, next, open.clone()));
     }
+}
+
+async fn stream(
+    mut client: TcpStream,
+    next: SocketAddr,
+    mut open: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let copied = async {
+        let mut server = TcpStream::connect(next).await?;
+        client.set_nodelay(true)?;
+        server.set_nodelay(true)?;
+        tokio::io::copy_bidirectional(&mut client, &mut server).await
+    };
+    let mut until = open.clone();
+    tokio::select! {
+        // The gate is looked at first: nothing passes one that is shut.
+        biased;
+        _ = until.wait_for(|open| !open) => {}
+        copied = copied => return copied.map(drop),
+    }
+    // Open and silent, as behind a firewall that drops packets.
+    drop(open.wait_for(|open| *open).await);
+    Ok(())
 }
 
 /// A client, as the node sees it.

@@ -124,6 +124,11 @@ impl Hub {
         self.folder.path().join("controller").display().to_string()
     }
 
+    /// Where agents reach it.
+    pub fn agents(&self) -> SocketAddr {
+        self.agents
+    }
+
     /// Runs a command for operators with `--json`; `None` if it fails.
     pub fn ask(&self, arguments: &[&str]) -> Option<Value> {
         let said = self.say(arguments);
@@ -132,10 +137,17 @@ impl Hub {
 
     /// Runs a command for operators with `--json`.
     pub fn say(&self, arguments: &[&str]) -> program::Said {
+        let arguments = self.for_operators(arguments);
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        program::run(&arguments)
+    }
+
+    /// A command for operators, whose answer is `--json`.
+    fn for_operators(&self, arguments: &[&str]) -> Vec<String> {
         let socket = format!("{}/controller.sock", self.state());
         let rest = ["--controller", &socket, "--json"];
-        let arguments: Vec<_> = arguments.iter().copied().chain(rest).collect();
-        program::run(&arguments)
+        let arguments = arguments.iter().copied().chain(rest);
+        arguments.map(str::to_owned).collect()
     }
 
     /// A member as `hermes nodes` lists it.
@@ -170,8 +182,16 @@ impl Hub {
     /// # Panics
     /// When it does not come so far.
     pub fn member(&self, name: &str) -> Joined {
+        self.member_at(name, &self.url())
+    }
+
+    /// The same, which reaches the controller at this URL.
+    ///
+    /// # Panics
+    /// When it does not come so far.
+    pub fn member_at(&self, name: &str, url: &str) -> Joined {
         let made = self.ask(&["token", "create", "--name", name]).unwrap();
-        let joined = Joined::start(&self.url(), made["token"].as_str().unwrap(), name);
+        let joined = Joined::start(url, made["token"].as_str().unwrap(), name);
         self.await_step(name);
         joined
     }
@@ -181,11 +201,33 @@ impl Hub {
     /// # Panics
     /// When the controller refuses it.
     pub fn apply(&self, text: &str, arguments: &[&str]) {
+        let said = self.try_apply(text, arguments);
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+
+    /// Applies a text of resources, if the controller takes it.
+    ///
+    /// # Panics
+    /// When the text cannot be written to a file.
+    pub fn try_apply(&self, text: &str, arguments: &[&str]) -> program::Said {
+        let file = self.file_of(text);
+        self.say(&[&["apply", &file], arguments].concat())
+    }
+
+    /// Begins to apply a text of resources.
+    ///
+    /// # Panics
+    /// When no process can be started.
+    pub fn begin_apply(&self, text: &str, arguments: &[&str]) -> Child {
+        let file = self.file_of(text);
+        let arguments = self.for_operators(&[&["apply", &file], arguments].concat());
+        spawn(self.folder.path(), &arguments)
+    }
+
+    fn file_of(&self, text: &str) -> String {
         let file = self.folder.path().join("overlay.yaml");
         std::fs::write(&file, text).unwrap();
-        let file = file.to_str().unwrap();
-        let said = self.say(&[&["apply", file], arguments].concat());
-        assert_eq!(said.code, 0, "{said:?}");
+        file.to_str().unwrap().to_owned()
     }
 
     /// Waits until a member has what it should have.
@@ -194,6 +236,19 @@ impl Hub {
     /// When it does not come so far.
     pub fn await_step(&self, name: &str) {
         eventually("a member is in step", || self.node(name).filter(in_step));
+    }
+
+    /// Whether a member has what it should have.
+    pub fn is_in_step(&self, name: &str) -> bool {
+        self.node(name).is_some_and(|node| in_step(&node))
+    }
+
+    /// Sends its process a signal.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn signal(&self, signal: Signal) {
+        send(self.process.as_ref().unwrap(), signal);
     }
 
     /// Kills its process, without a chance to tidy up.
@@ -262,6 +317,14 @@ impl Joined {
         process.wait().unwrap();
     }
 
+    /// Sends its process a signal.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn signal(&self, signal: Signal) {
+        send(self.process.as_ref().unwrap(), signal);
+    }
+
     /// The folder of its state.
     pub fn state(&self) -> PathBuf {
         self.folder.path().join("node")
@@ -277,6 +340,10 @@ impl Joined {
         let ended = self.process.as_mut()?.try_wait().ok()??;
         ended.code()
     }
+}
+
+fn send(process: &Child, signal: Signal) {
+    kill_process(Pid::from_child(process), signal).unwrap();
 }
 
 fn spawn(folder: &Path, arguments: &[String]) -> Child {

@@ -11,6 +11,7 @@ mod custody;
 mod kills;
 mod links;
 mod other_links;
+mod overlay;
 mod visits;
 mod work;
 

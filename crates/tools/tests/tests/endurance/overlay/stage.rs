@@ -1,0 +1,179 @@
+//! The overlay: a controller, the node that all requests pass, and spare nodes that only follow changes.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::thread::sleep;
+use std::time::Duration;
+
+use hermes_tests::eventually::eventually_true;
+use hermes_tests::free;
+use hermes_tests::gate::Gate;
+use hermes_tests::origins::{self, Origin, Request};
+use hermes_tests::overlay::{Hub, Joined};
+use serde_json::Value;
+
+/// Names of the spare nodes.
+pub const SPARES: [&str; 2] = ["one", "two"];
+
+/// Time from the beginning of a change until the controller is killed, at most, in milliseconds.
+const SOON: u64 = 60;
+
+/// The processes, and all that they were told.
+pub struct Stage {
+    pub controller: Hub,
+    pub device: Joined,
+    pub spares: Vec<Joined>,
+    /// The ways of the spare nodes to the controller.
+    pub gates: Vec<Gate>,
+    _edge: Joined,
+    origin: Origin<Request>,
+    places: Vec<SocketAddr>,
+    /// Changes so far.
+    changes: usize,
+    /// Those that were acknowledged.
+    acknowledged: Vec<String>,
+    /// Revisions in force at the spare nodes when they were last looked at.
+    seen: BTreeMap<&'static str, Revision>,
+    kills_soon: bool,
+}
+
+/// Epoch and number.
+type Revision = (u64, u64);
+
+impl Stage {
+    /// Starts all of it, with a service that the device may ask.
+    pub fn set() -> Self {
+        let origin = origins::http();
+        let controller = Hub::controller();
+        let places: Vec<_> = (0..=SPARES.len()).map(|_| free::tcp()).collect();
+        controller.apply(&overlay(&places, origin.address(), 0), &[]);
+        let edge = controller.member("edge");
+        let gates: Vec<_> = SPARES
+            .iter()
+            .map(|_| Gate::to(controller.agents()))
+            .collect();
+        let join = |(name, gate): (&&'static str, &Gate)| {
+            let url = format!("https://{}", gate.address());
+            controller.member_at(name, &url)
+        };
+        let spares = SPARES.iter().zip(&gates).map(join).collect();
+        let device = controller.device("alice", "laptop");
+        Self {
+            controller,
+            device,
+            spares,
+            gates,
+            _edge: edge,
+            places,
+            origin,
+            changes: 0,
+            acknowledged: Vec::new(),
+            seen: BTreeMap::new(),
+            kills_soon: false,
+        }
+    }
+
+    /// The controller is killed while the next change is made.
+    pub fn kill_soon(&mut self) {
+        self.kills_soon = true;
+    }
+
+    /// Changes a resource that concerns all nodes. Whether it was acknowledged is kept.
+    pub fn change(&mut self, seed: usize) {
+        self.changes += 1;
+        let message = format!("change {} of seed {seed}", self.changes);
+        let text = overlay(&self.places, self.origin.address(), self.changes);
+        let arguments = ["--message", &message];
+        if std::mem::take(&mut self.kills_soon) {
+            let after = Duration::from_millis(self.changes as u64 * 17 % SOON);
+            let mut begun = self.controller.begin_apply(&text, &arguments);
+            sleep(after);
+            self.controller.kill();
+            if begun.wait().is_ok_and(|status| status.success()) {
+                self.acknowledged.push(message);
+            }
+            return;
+        }
+        if self.controller.try_apply(&text, &arguments).code == 0 {
+            self.acknowledged.push(message);
+        }
+    }
+
+    /// Starts the controller again.
+    pub fn start_controller(&mut self) {
+        self.controller.run();
+    }
+
+    /// Waits until all nodes have what they should have.
+    pub fn come_in_step(&self, seed: usize) {
+        for name in SPARES.iter().chain(&["edge", "laptop"]) {
+            eventually_true(&format!("seed {seed}: {name} is in step"), || {
+                self.controller.is_in_step(name)
+            });
+        }
+    }
+
+    /// That no spare node follows an older revision than before.
+    pub fn judge_revisions(&mut self) {
+        for (name, node) in SPARES.iter().zip(&self.spares) {
+            let now = in_force(node);
+            let before = self.seen.insert(name, now).unwrap_or_default();
+            assert!(now >= before, "{name} went from {before:?} to {now:?}");
+        }
+    }
+
+    /// That each change is in one revision at most, and in one if it was acknowledged.
+    pub fn judge_history(&mut self, seed: usize) {
+        let history = self.controller.ask(&["history"]).unwrap();
+        let states = history.as_array().unwrap();
+        let messages: Vec<_> = states.iter().map(|state| &state["message"]).collect();
+        let times = |wanted: &str| {
+            messages
+                .iter()
+                .filter(|message| **message == wanted)
+                .count()
+        };
+        for message in self.acknowledged.drain(..) {
+            assert_eq!(times(&message), 1, "seed {seed}: {message}: {history:#}");
+        }
+        for message in &messages {
+            let message = message.as_str().unwrap();
+            let is_ours = message.starts_with("change ");
+            assert!(!is_ours || times(message) == 1, "{message}: {history:#}");
+        }
+    }
+}
+
+/// The revision that a node's next start follows.
+fn in_force(node: &Joined) -> Revision {
+    let file = node.state().join("current.json");
+    let file: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let statement: Value = serde_json::from_str(file["statement"].as_str().unwrap()).unwrap();
+    let text = statement["revision"].as_str().unwrap();
+    let (epoch, number) = text.split_once('.').unwrap_or(("1", text));
+    (epoch.parse().unwrap(), number.parse().unwrap())
+}
+
+/// Resources, one of which is another one after each change.
+fn overlay(places: &[SocketAddr], server: SocketAddr, change: usize) -> String {
+    let names = ["edge"].into_iter().chain(SPARES);
+    let nodes = names.zip(places).map(|(name, place)| {
+        let ingress = name == "edge";
+        format!(
+            "apiVersion: hermes/v1\nkind: Node\nmetadata: {{ name: {name} }}\nspec: {{ listen: {place}, reach: [{place}], ingress: {ingress} }}\n---\n"
+        )
+    });
+    let services = ["edge"].into_iter().chain(SPARES).map(|name| {
+        let (upper, port) = (name.to_uppercase(), server);
+        let upper = if name == "edge" { "VIDEO".to_owned() } else { upper };
+        format!(
+            "apiVersion: hermes/v1\nkind: Service\nmetadata: {{ name: {name} }}\nspec: {{ at: [{{ node: {name}, address: {port} }}] }}\n---\n\
+             apiVersion: hermes/v1\nkind: Name\nmetadata: {{ name: {name} }}\nspec: {{ name: {upper}, service: {name} }}\n---\n"
+        )
+    });
+    format!(
+        "{}{}apiVersion: hermes/v1\nkind: Policy\nmetadata: {{ name: all }}\nspec: {{ rules: [{{ match: {{ target: [VIDEO, ONE, TWO], user: [alice, user-{change}] }}, allow: true }}] }}\n",
+        nodes.collect::<String>(),
+        services.collect::<String>(),
+    )
+}
