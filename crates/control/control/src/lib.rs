@@ -11,6 +11,7 @@
 
 pub mod authority;
 pub mod compile;
+mod connection;
 pub mod resources;
 pub mod rollout;
 pub mod service;

@@ -81,5 +81,5 @@ pub(super) fn change<T: Serialize>(
 }
 
 fn parsed<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, StoreError> {
-    serde_json::from_slice(bytes).map_err(|error| StoreError(format!("record {key}: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| StoreError::new(format!("record {key}: {error}")))
 }

@@ -241,8 +241,9 @@ impl Controller {
         let mut states = states.iter().skip_while(|state| state.revision != revision);
         let current = states.next().map(|state| state.tree);
         let before = states.find(|state| Some(state.tree) != current);
-        let before = before
-            .ok_or_else(|| StoreError(format!("no state before revision {revision} is kept")))?;
+        let before = before.ok_or_else(|| {
+            StoreError::new(format!("no state before revision {revision} is kept"))
+        })?;
         self.history.tree(before)
     }
 

@@ -8,7 +8,8 @@ use std::io::{self, Read, Write};
 
 use hermes_api::Hash;
 
-use super::{RecordChange, Store, StoreError};
+use super::history::HEAD;
+use super::{RESTORING, RecordChange, Store, StoreError};
 
 /// Begins every backup: its form, and the version of that.
 const MARK: &[u8] = b"hermes backup 1\n";
@@ -16,6 +17,12 @@ const MARK: &[u8] = b"hermes backup 1\n";
 /// Bytes of the largest backup that is read.
 #[doc(alias = "bound")]
 const LARGEST: u64 = 4 * 1024 * 1024 * 1024;
+
+/// Entries that are written to a store at once.
+const BATCH: usize = 64;
+
+/// Bytes of records that are written to a store at once, but for one that is longer.
+const BATCH_BYTES: usize = 512 * 1024;
 
 const RECORD: u8 = b'r';
 const BLOB: u8 = b'b';
@@ -38,8 +45,12 @@ pub(super) fn write(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreE
     for (key, content) in store.records("")? {
         add(&mut text, RECORD, key.as_bytes(), &content)?;
     }
-    for hash in store.hashes()? {
-        if let Some(content) = store.blob(&hash)? {
+    let hashes: Vec<_> = store.kept()?.iter().map(|kept| kept.hash).collect();
+    for hashes in hashes.chunks(BATCH) {
+        for (hash, content) in hashes.iter().zip(store.blobs(hashes)?) {
+            let Some(content) = content else {
+                continue;
+            };
             add(&mut text, BLOB, hash.as_bytes(), &content)?;
         }
     }
@@ -52,7 +63,7 @@ pub(super) fn write(store: &dyn Store, out: &mut dyn Write) -> Result<(), StoreE
 
 fn add(text: &mut Vec<u8>, kind: u8, key: &[u8], content: &[u8]) -> Result<(), StoreError> {
     let length = |bytes: &[u8]| u32::try_from(bytes.len()).map(u32::to_be_bytes);
-    let too_long = |_| StoreError("an entry is longer than 4 GiB".to_owned());
+    let too_long = |_| StoreError::new("an entry is longer than 4 GiB");
     text.push(kind);
     text.extend(length(key).map_err(too_long)?);
     text.extend(length(content).map_err(too_long)?);
@@ -61,41 +72,85 @@ fn add(text: &mut Vec<u8>, kind: u8, key: &[u8], content: &[u8]) -> Result<(), S
     Ok(())
 }
 
-/// Reads a backup into an empty store.
+/// Reads a backup into an empty store, all but its head, which makes it a state. Returns that.
+///
+/// Until the head is there, the record [`RESTORING`] says that the rest may be incomplete: no controller begins with it, and the backup
+/// can be read anew.
 ///
 /// # Errors
-/// The store is not empty, the file is damaged or none of ours, or one of the two cannot be used. Then nothing was written.
-pub(super) fn read(store: &dyn Store, file: &mut dyn Read) -> Result<(), StoreError> {
-    if !store.records("")?.is_empty() {
-        return Err(StoreError(
-            "a backup is read into an empty store only".to_owned(),
-        ));
+/// The store is not empty, the file is damaged or none of ours, or one of the two cannot be used. A damaged file writes nothing.
+pub(super) fn read(store: &dyn Store, file: &mut dyn Read) -> Result<Option<Vec<u8>>, StoreError> {
+    let known = store.records("")?;
+    let is_cut = known.iter().any(|(key, _)| key == RESTORING);
+    if !known.is_empty() && !is_cut {
+        return Err(StoreError::new("a backup is read into an empty store only"));
     }
     let mut text = Vec::new();
     file.take(LARGEST).read_to_end(&mut text).map_err(failed)?;
     let entries = entries(&text)?;
 
-    let blobs = entries.iter().filter(|entry| entry.kind == BLOB);
-    let blobs: Vec<_> = blobs.map(|entry| entry.content.to_vec()).collect();
-    store.keep(&blobs)?;
-    // All records at once, the head among them: a restore that is cut leaves an empty store.
-    let records = entries.iter().filter(|entry| entry.kind == RECORD);
-    let records: Vec<_> = records
-        .map(|entry| RecordChange {
-            key: String::from_utf8_lossy(entry.key).into_owned(),
-            expected: None,
-            new: Some(entry.content.to_vec()),
-        })
+    // What an attempt that was cut has left is not that of this backup.
+    let left = known.into_iter().filter(|(key, _)| key != RESTORING);
+    let mut changes: Vec<_> = left
+        .map(|(key, content)| change(key, Some(content), None))
         .collect();
-    match store.swap(&records)? {
-        true => Ok(()),
-        false => Err(StoreError("another process writes to the store".to_owned())),
+    if !is_cut {
+        changes.push(change(RESTORING.to_owned(), None, Some(Vec::new())));
     }
+    swap_all(store, changes)?;
+    let blobs: Vec<_> = entries.iter().filter(|entry| entry.kind == BLOB).collect();
+    for blobs in blobs.chunks(BATCH) {
+        let blobs: Vec<_> = blobs.iter().map(|entry| entry.content.to_vec()).collect();
+        store.keep(&blobs)?;
+    }
+    let mut head = None;
+    let mut changes = Vec::new();
+    for entry in entries.iter().filter(|entry| entry.kind == RECORD) {
+        let key = String::from_utf8_lossy(entry.key).into_owned();
+        match key.as_str() {
+            HEAD => head = Some(entry.content.to_vec()),
+            _ => changes.push(change(key, None, Some(entry.content.to_vec()))),
+        }
+    }
+    swap_all(store, changes)?;
+    Ok(head)
+}
+
+/// The change that ends a restore, to be made with that of the head.
+pub(super) fn restored() -> RecordChange {
+    change(RESTORING.to_owned(), Some(Vec::new()), None)
+}
+
+fn change(key: String, expected: Option<Vec<u8>>, new: Option<Vec<u8>>) -> RecordChange {
+    RecordChange { key, expected, new }
+}
+
+/// Makes many changes, some at a time.
+fn swap_all(store: &dyn Store, changes: Vec<RecordChange>) -> Result<(), StoreError> {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    let swap = |batch: &mut Vec<RecordChange>| match store.swap(batch)? {
+        true => {
+            batch.clear();
+            Ok(())
+        }
+        false => Err(StoreError::new("another process writes to the store")),
+    };
+    for change in changes {
+        let length = change.key.len() + change.new.as_ref().map_or(0, Vec::len);
+        if !batch.is_empty() && (batch.len() >= BATCH || bytes + length > BATCH_BYTES) {
+            swap(&mut batch)?;
+            bytes = 0;
+        }
+        bytes += length;
+        batch.push(change);
+    }
+    swap(&mut batch)
 }
 
 /// The entries of a backup whose sum is right.
 fn entries(text: &[u8]) -> Result<Vec<BackupEntry<'_>>, StoreError> {
-    let damaged = || StoreError("the backup is damaged, or none".to_owned());
+    let damaged = || StoreError::new("the backup is damaged, or none");
     let mut rest = text.strip_prefix(MARK).ok_or_else(damaged)?;
     let mut entries = Vec::new();
     loop {
@@ -130,5 +185,5 @@ fn length(text: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 fn failed(error: io::Error) -> StoreError {
-    StoreError(format!("the backup: {error}"))
+    StoreError::new(format!("the backup: {error}"))
 }

@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hermes_api::{Hash, Revision, canonical};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{RecordChange, Store, StoreError, backup};
+use super::{KeptBlob, RecordChange, Store, StoreError, backup};
 use crate::resources::{Key, Origin, Resource, Tree};
 
 /// The record that names the newest state.
-const HEAD: &str = "head";
+pub(super) const HEAD: &str = "head";
 
 /// States that are kept at most.
 #[doc(alias = "bound")]
@@ -22,6 +23,18 @@ const KEPT: usize = 1000;
 /// States that are younger are kept, up to [`KEPT`], in seconds.
 #[doc(alias = "bound")]
 const YOUNG: u64 = 90 * 24 * 60 * 60;
+
+/// Seconds between the two times that a blob has to be found without a state that leads to it. A state that is being made has its blobs in
+/// the store before its head, and other controllers make states, too.
+#[doc(alias = "bound")]
+const SETTLED: u64 = 10 * 60;
+
+/// How long it may take to keep the blobs of a state: less than [`SETTLED`].
+#[doc(alias = "bound")]
+const COMMIT: Duration = Duration::from_secs(5 * 60);
+
+/// Blobs that are read at once.
+const BATCH: usize = 1024;
 
 /// Letters of a message that are kept.
 #[doc(alias = "bound")]
@@ -87,6 +100,15 @@ pub struct History {
     store: Arc<dyn Store>,
     /// Held while a state is made, and while unreached blobs are let go: those of a state that is being made are not reached yet.
     writing: Arc<Mutex<()>>,
+    unreached: Arc<Mutex<Unreached>>,
+}
+
+/// Blobs that no state led to when they were listed.
+#[derive(Default)]
+struct Unreached {
+    /// Unix seconds.
+    listed: u64,
+    blobs: BTreeSet<KeptBlob>,
 }
 
 impl History {
@@ -95,6 +117,7 @@ impl History {
         Self {
             store,
             writing: Arc::default(),
+            unreached: Arc::default(),
         }
     }
 
@@ -115,17 +138,25 @@ impl History {
     /// Another one came first, or the store cannot be written.
     pub fn commit(&self, commit: &Commit<'_>) -> Result<Revision, NotCommitted> {
         let _writing = self.writing.lock();
+        let began = Instant::now();
         let before = self.store.record(HEAD)?;
         let parent = before.as_deref().map(hash_of).transpose()?;
         let state = parent.map(|parent| self.state(&parent)).transpose()?;
-        let head = state.map_or(Revision::FIRST, |state| state.revision);
+        let head = state
+            .as_ref()
+            .map_or(Revision::FIRST, |state| state.revision);
         if head != commit.expected {
             return Err(NotCommitted::Moved(head));
         }
 
+        // Those of the state before are there as long as it is the newest, and the others are written even if they are: they may be about to
+        // be let go of.
+        let known = match &state {
+            Some(state) => reached_by(&self.entries(&state.tree)?).collect(),
+            None => BTreeSet::new(),
+        };
         let mut blobs = Vec::new();
-        // Blobs that are there already cost one look at their hash.
-        let tree = tree_blob(commit.tree, &mut blobs);
+        let tree = tree_blob(commit.tree, &known, &mut blobs);
         let state = State {
             revision: head.next(),
             parent,
@@ -139,7 +170,11 @@ impl History {
         blobs.extend([tree, text]);
         // Blobs first: a head never names one that is not there.
         self.store.keep(&blobs)?;
-        let moved = self.store.swap(&[RecordChange {
+        if began.elapsed() > COMMIT {
+            let slow = format!("it took longer than {COMMIT:?} to keep a state");
+            return Err(StoreError::new(slow).into());
+        }
+        let moved = self.store.swap_as_leader(&[RecordChange {
             key: HEAD.to_owned(),
             expected: before,
             new: Some(name),
@@ -181,7 +216,7 @@ impl History {
     pub fn at(&self, revision: Revision) -> Result<State, StoreError> {
         let states = self.list(KEPT)?;
         let found = states.into_iter().find(|state| state.revision == revision);
-        found.ok_or_else(|| StoreError(format!("revision {revision} is not kept")))
+        found.ok_or_else(|| StoreError::new(format!("revision {revision} is not kept")))
     }
 
     /// The resources of a state.
@@ -189,19 +224,36 @@ impl History {
     /// # Errors
     /// The store cannot be read, or lacks a part.
     pub fn tree(&self, state: &State) -> Result<Tree, StoreError> {
+        let entries = self.entries(&state.tree)?;
+        let hashes: BTreeSet<Hash> = reached_by(&entries).collect();
+        let blobs = self.blobs(&hashes.into_iter().collect::<Vec<_>>())?;
         let mut tree = Tree::default();
-        for (key, entry) in self.entries(&state.tree)? {
-            let json = self.read(&entry.hash)?.ok_or_else(|| lost(&key))?;
+        for (key, entry) in entries {
+            let json = blobs.get(&entry.hash).ok_or_else(|| lost(&key))?;
+            let json = parsed(&entry.hash, json)?;
             let resource = Resource::from_json(&json)
-                .map_err(|finding| StoreError(format!("{key}: {finding}")))?;
-            let origin = match entry.origin {
-                Some(hash) => self.read::<Origin>(&hash)?,
-                None => None,
-            };
-            tree.insert(resource, origin)
-                .map_err(|full| StoreError(full.to_string()))?;
+                .map_err(|finding| StoreError::new(format!("{key}: {finding}")))?;
+            let origin = entry
+                .origin
+                .and_then(|hash| Some((hash, blobs.get(&hash)?)));
+            let origin = origin.map(|(hash, blob)| parsed::<Origin>(&hash, blob));
+            tree.insert(resource, origin.transpose()?)
+                .map_err(|full| StoreError::new(full.to_string()))?;
         }
         Ok(tree)
+    }
+
+    /// Blobs by their hashes; those that are not there are left out.
+    fn blobs(&self, hashes: &[Hash]) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
+        let mut found = BTreeMap::new();
+        for hashes in hashes.chunks(BATCH) {
+            for (hash, blob) in hashes.iter().zip(self.store.blobs(hashes)?) {
+                if let Some(blob) = blob {
+                    found.insert(*hash, checked(hash, blob)?);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Writes the whole store as one file, keys of the authority included.
@@ -220,8 +272,8 @@ impl History {
     /// # Errors
     /// The store is not empty, or the file is damaged.
     pub fn restore(&self, file: &mut dyn Read, time: u64) -> Result<Option<Revision>, StoreError> {
-        backup::read(&*self.store, file)?;
-        let Some(record) = self.store.record(HEAD)? else {
+        let Some(record) = backup::read(&*self.store, file)? else {
+            self.store.swap(&[backup::restored()])?;
             return Ok(None);
         };
         let parent = hash_of(&record)?;
@@ -240,43 +292,62 @@ impl History {
         let blob = blob_of(&state);
         let name = Hash::of(&blob).to_string().into_bytes();
         self.store.keep(&[blob])?;
-        self.store.swap(&[RecordChange {
+        let head = RecordChange {
             key: HEAD.to_owned(),
-            expected: Some(record),
+            expected: None,
             new: Some(name),
-        }])?;
-        Ok(Some(state.revision))
+        };
+        match self.store.swap(&[head, backup::restored()])? {
+            true => Ok(Some(state.revision)),
+            false => Err(StoreError::new("another process writes to the store")),
+        }
     }
 
-    /// Lets go of states that are not among the last 1,000, or older than 90 days; the newest stays.
+    /// Lets go of states that are not among the last 1,000, or older than 90 days; the newest stays. Only the second call after some
+    /// minutes lets go of anything.
     ///
     /// # Errors
     /// The store cannot be read or written.
     pub fn collect_garbage(&self, now: u64) -> Result<(), StoreError> {
         let _writing = self.writing.lock();
+        let mut unreached = self.unreached.lock();
+        // A clock that was turned back begins anew.
+        let is_waiting = unreached.listed <= now && now < unreached.listed + SETTLED;
+        if is_waiting && unreached.listed > 0 {
+            return Ok(());
+        }
+        // Before the states are read: a blob that is kept anew after this has another mark, and stays.
+        let all = self.store.kept()?;
+        let reached = self.reached(now)?;
+        let found = all.into_iter().filter(|blob| !reached.contains(&blob.hash));
+        let found: BTreeSet<KeptBlob> = found.collect();
+
+        let gone: Vec<_> = found.intersection(&unreached.blobs).copied().collect();
+        *unreached = Unreached {
+            listed: now,
+            blobs: found,
+        };
+        match gone.is_empty() {
+            true => Ok(()),
+            false => self.store.remove_blobs(&gone),
+        }
+    }
+
+    /// The blobs of the states that are kept.
+    fn reached(&self, now: u64) -> Result<BTreeSet<Hash>, StoreError> {
         let states = self.list(KEPT)?;
         let is_young = |state: &&State| now.saturating_sub(state.time) < YOUNG;
         let newest = states.first().into_iter();
         let kept = newest.chain(states.iter().skip(1).take_while(is_young));
-
         let mut reached = BTreeSet::new();
         for state in kept {
             reached.insert(Hash::of(&blob_of(state)));
-            reached.insert(state.tree);
-            for entry in self.entries(&state.tree)?.values() {
-                reached.insert(entry.hash);
-                reached.extend(entry.origin);
+            // Most states have the tree of the one before, or much of it.
+            if reached.insert(state.tree) {
+                reached.extend(reached_by(&self.entries(&state.tree)?));
             }
         }
-        let all = self.store.hashes()?;
-        let unreached: Vec<_> = all
-            .into_iter()
-            .filter(|hash| !reached.contains(hash))
-            .collect();
-        if unreached.is_empty() {
-            return Ok(());
-        }
-        self.store.remove_blobs(&unreached)
+        Ok(reached)
     }
 
     fn state(&self, hash: &Hash) -> Result<State, StoreError> {
@@ -291,17 +362,29 @@ impl History {
         let Some(bytes) = self.store.blob(hash)? else {
             return Ok(None);
         };
-        if Hash::of(&bytes) != *hash {
-            return Err(StoreError(format!("blob {hash} is damaged")));
-        }
-        let read = serde_json::from_slice(&bytes);
-        read.map(Some)
-            .map_err(|error| StoreError(format!("blob {hash}: {error}")))
+        parsed(hash, &checked(hash, bytes)?).map(Some)
     }
 }
 
-/// The blob of a tree; those of its resources are added to `blobs`.
-fn tree_blob(tree: &Tree, blobs: &mut Vec<Vec<u8>>) -> Vec<u8> {
+fn checked(hash: &Hash, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    match Hash::of(&bytes) == *hash {
+        true => Ok(bytes),
+        false => Err(StoreError::new(format!("blob {hash} is damaged"))),
+    }
+}
+
+fn parsed<T: DeserializeOwned>(hash: &Hash, bytes: &[u8]) -> Result<T, StoreError> {
+    let read = serde_json::from_slice(bytes);
+    read.map_err(|error| StoreError::new(format!("blob {hash}: {error}")))
+}
+
+fn reached_by(entries: &BTreeMap<Key, Entry>) -> impl Iterator<Item = Hash> + '_ {
+    let entries = entries.values();
+    entries.flat_map(|entry| std::iter::once(entry.hash).chain(entry.origin))
+}
+
+/// The blob of a tree; those of its resources that are not known are added to `blobs`.
+fn tree_blob(tree: &Tree, known: &BTreeSet<Hash>, blobs: &mut Vec<Vec<u8>>) -> Vec<u8> {
     let mut entries = BTreeMap::new();
     for resource in tree.resources() {
         let origin = tree.origin(resource.key()).map(blob_of);
@@ -309,8 +392,11 @@ fn tree_blob(tree: &Tree, blobs: &mut Vec<Vec<u8>>) -> Vec<u8> {
             hash: resource.hash(),
             origin: origin.as_deref().map(Hash::of),
         };
-        blobs.push(resource.canonical());
-        blobs.extend(origin);
+        if !known.contains(&entry.hash) {
+            blobs.push(resource.canonical());
+        }
+        let is_new = |origin: &Vec<u8>| !known.contains(&Hash::of(origin));
+        blobs.extend(origin.filter(is_new));
         entries.insert(resource.key().clone(), entry);
     }
     blob_of(&entries)
@@ -324,9 +410,9 @@ fn blob_of(content: &impl Serialize) -> Vec<u8> {
 fn hash_of(record: &[u8]) -> Result<Hash, StoreError> {
     let text = std::str::from_utf8(record).unwrap_or_default();
     text.parse()
-        .map_err(|_| StoreError("the head is damaged".to_owned()))
+        .map_err(|_| StoreError::new("the head is damaged"))
 }
 
 fn lost(what: &impl std::fmt::Display) -> StoreError {
-    StoreError(format!("{what} is missing"))
+    StoreError::new(format!("{what} is missing"))
 }

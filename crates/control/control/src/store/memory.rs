@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hermes_api::Hash;
 use parking_lot::Mutex;
 
-use super::{RecordChange, Store, StoreError};
+use super::{KeptBlob, RecordChange, Store, StoreError};
 
 /// A store in memory.
 #[derive(Default)]
@@ -54,15 +54,20 @@ impl Store for MemoryStore {
         Ok(true)
     }
 
-    fn remove_blobs(&self, hashes: &[Hash]) -> Result<(), StoreError> {
-        let mut blobs = self.blobs.lock();
-        for hash in hashes {
-            blobs.remove(hash);
+    fn remove_blobs(&self, blobs: &[KeptBlob]) -> Result<(), StoreError> {
+        let mut known = self.blobs.lock();
+        for blob in blobs {
+            known.remove(&blob.hash);
         }
         Ok(())
     }
 
-    fn hashes(&self) -> Result<Vec<Hash>, StoreError> {
-        Ok(self.blobs.lock().keys().copied().collect())
+    fn kept(&self) -> Result<Vec<KeptBlob>, StoreError> {
+        let blobs = self.blobs.lock();
+        let kept = blobs.keys().map(|hash| KeptBlob {
+            hash: *hash,
+            mark: 0,
+        });
+        Ok(kept.collect())
     }
 }

@@ -4,7 +4,11 @@
 //! members, keys. Each call may block.
 
 mod backup;
+mod cache;
+mod error;
+mod etcd;
 pub mod history;
+mod leadership;
 #[cfg(test)]
 pub(crate) mod memory;
 mod redb;
@@ -13,7 +17,13 @@ mod suite;
 
 use hermes_api::Hash;
 
+pub use self::error::StoreError;
+pub use self::etcd::{EtcdAddress, EtcdIdentity, EtcdStore, EtcdTls};
+pub use self::leadership::{Leadership, Presence, Role};
 pub use self::redb::RedbStore;
+
+/// The record of a store into which a backup is being read.
+pub(crate) const RESTORING: &str = "restoring";
 
 /// A store that lasts.
 pub trait Store: Send + Sync {
@@ -23,7 +33,15 @@ pub trait Store: Send + Sync {
     /// The store cannot be read.
     fn blob(&self, hash: &Hash) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Keeps blobs; those that are there already stay.
+    /// The blobs of these hashes, in their order.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    fn blobs(&self, hashes: &[Hash]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        hashes.iter().map(|hash| self.blob(hash)).collect()
+    }
+
+    /// Keeps blobs; those that are there already stay, and count as new where that is told apart.
     ///
     /// # Errors
     /// The store cannot be written; then some may be kept.
@@ -47,17 +65,34 @@ pub trait Store: Send + Sync {
     /// The store cannot be written; then nothing has changed.
     fn swap(&self, changes: &[RecordChange]) -> Result<bool, StoreError>;
 
-    /// Removes blobs that no record leads to any more.
+    /// As [`swap`](Self::swap), if this controller still leads where several share the store.
     ///
     /// # Errors
-    /// The store cannot be written; then some may be gone.
-    fn remove_blobs(&self, hashes: &[Hash]) -> Result<(), StoreError>;
+    /// As for `swap`, and another controller leads.
+    fn swap_as_leader(&self, changes: &[RecordChange]) -> Result<bool, StoreError> {
+        self.swap(changes)
+    }
 
-    /// The hashes of all blobs.
+    /// Removes blobs that no record leads to any more. Those that were kept anew since they were listed stay.
+    ///
+    /// # Errors
+    /// The store cannot be written, or another controller leads; then some may be gone.
+    fn remove_blobs(&self, blobs: &[KeptBlob]) -> Result<(), StoreError>;
+
+    /// All blobs.
     ///
     /// # Errors
     /// The store cannot be read.
-    fn hashes(&self) -> Result<Vec<Hash>, StoreError>;
+    fn kept(&self) -> Result<Vec<KeptBlob>, StoreError>;
+}
+
+/// A blob in a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeptBlob {
+    /// Its hash.
+    pub hash: Hash,
+    /// Another one each time that it is kept, where several controllers share the store.
+    pub mark: u64,
 }
 
 /// The change of one record.
@@ -70,8 +105,3 @@ pub struct RecordChange {
     /// Its content afterwards; `None` removes it.
     pub new: Option<Vec<u8>>,
 }
-
-/// A failure of a store.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("store: {0}")]
-pub struct StoreError(pub String);

@@ -8,7 +8,7 @@ use hermes_api::Hash;
 use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 
-use super::{RecordChange, Store, StoreError};
+use super::{KeptBlob, RecordChange, Store, StoreError};
 
 /// Contents by their hashes.
 const BLOBS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blobs");
@@ -131,38 +131,42 @@ impl Store for RedbStore {
         Ok(true)
     }
 
-    fn remove_blobs(&self, hashes: &[Hash]) -> Result<(), StoreError> {
+    fn remove_blobs(&self, removed: &[KeptBlob]) -> Result<(), StoreError> {
         let write = self.database.begin_write().map_err(failed)?;
         {
             let mut blobs = write.open_table(BLOBS).map_err(failed)?;
-            for hash in hashes {
+            for KeptBlob { hash, .. } in removed {
                 blobs.remove(hash.as_bytes().as_slice()).map_err(failed)?;
             }
         }
         write.commit().map_err(failed)
     }
 
-    fn hashes(&self) -> Result<Vec<Hash>, StoreError> {
+    fn kept(&self) -> Result<Vec<KeptBlob>, StoreError> {
         let read = self.database.begin_read().map_err(failed)?;
         let blobs = read.open_table(BLOBS).map_err(failed)?;
-        let mut hashes = Vec::new();
+        let mut kept = Vec::new();
         for entry in blobs.iter().map_err(failed)? {
             let (hash, _) = entry.map_err(failed)?;
-            hashes.push(Hash::try_from(hash.value()).map_err(failed)?);
+            // One process has the store: no one else keeps a blob anew.
+            kept.push(KeptBlob {
+                hash: Hash::try_from(hash.value()).map_err(failed)?,
+                mark: 0,
+            });
         }
-        Ok(hashes)
+        Ok(kept)
     }
 }
 
 fn opened(error: DatabaseError) -> StoreError {
     match error {
         DatabaseError::DatabaseAlreadyOpen => {
-            StoreError("another controller runs with this state".to_owned())
+            StoreError::new("another controller runs with this state")
         }
         error => failed(error),
     }
 }
 
 fn failed(error: impl std::fmt::Display) -> StoreError {
-    StoreError(error.to_string())
+    StoreError::new(error.to_string())
 }
