@@ -105,6 +105,25 @@ pub enum NotConnected {
     Identity(String),
 }
 
+impl NotConnected {
+    /// Whether a certificate's time is not now: the clock of this machine, or of the controller, may be wrong.
+    pub fn is_of_time(&self) -> bool {
+        let Self::Io { error, .. } = self else {
+            return false;
+        };
+        let tls = error.get_ref().and_then(|error| error.downcast_ref());
+        matches!(
+            tls,
+            Some(rustls::Error::InvalidCertificate(
+                CertificateError::Expired
+                    | CertificateError::ExpiredContext { .. }
+                    | CertificateError::NotValidYet
+                    | CertificateError::NotValidYetContext { .. }
+            ))
+        )
+    }
+}
+
 /// The authority that a controller has to be certified by.
 #[derive(Debug, Clone)]
 pub(crate) enum Trusted {

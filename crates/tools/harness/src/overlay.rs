@@ -30,6 +30,8 @@ pub struct Joined {
     /// Where programs of a device speak to it.
     pub web: SocketAddr,
     arguments: Vec<String>,
+    /// How far its clock is off, such as `+1d`.
+    clock: Option<&'static str>,
     process: Option<Child>,
 }
 
@@ -270,6 +272,11 @@ fn in_step(node: &Value) -> bool {
 impl Joined {
     /// Joins and runs.
     pub fn start(url: &str, token: &str, name: &str) -> Self {
+        Self::start_at(None, url, token, name)
+    }
+
+    /// The same, with a clock that is so far off, such as `+1d`.
+    pub fn start_at(clock: Option<&'static str>, url: &str, token: &str, name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let web = free::tcp();
         let state = folder.path().join("node");
@@ -288,6 +295,7 @@ impl Joined {
         let mut joined = Self {
             web,
             arguments: arguments.map(str::to_owned).to_vec(),
+            clock,
             folder,
             process: None,
         };
@@ -297,7 +305,11 @@ impl Joined {
 
     /// Starts its process with the same command.
     pub fn run(&mut self) {
-        self.process = Some(spawn(self.folder.path(), &self.arguments));
+        let folder = self.folder.path();
+        self.process = Some(match self.clock {
+            None => spawn(folder, &self.arguments),
+            Some(clock) => spawn_by(clocked(clock), folder, &self.arguments),
+        });
     }
 
     /// Starts its process as one that has joined.
@@ -346,13 +358,24 @@ fn send(process: &Child, signal: Signal) {
     kill_process(Pid::from_child(process), signal).unwrap();
 }
 
+/// Runs the program with a clock that is so far off; nothing else of the machine is changed.
+fn clocked(clock: &str) -> Command {
+    let faketime = std::env::var_os("HERMES_FAKETIME").unwrap_or_else(|| "faketime".into());
+    let mut command = Command::new(faketime);
+    command.args(["-f", clock]).arg(program::path());
+    command
+}
+
 fn spawn(folder: &Path, arguments: &[String]) -> Child {
+    spawn_by(program::command(), folder, arguments)
+}
+
+fn spawn_by(mut command: Command, folder: &Path, arguments: &[String]) -> Child {
     let log = File::options()
         .create(true)
         .append(true)
         .open(folder.join("log"))
         .unwrap();
-    let mut command: Command = program::command();
     command
         .args(arguments)
         .env("XDG_RUNTIME_DIR", folder)

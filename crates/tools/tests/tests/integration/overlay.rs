@@ -321,3 +321,22 @@ fn a_revoked_certificate_opens_nothing_any_more() {
     controller.ask(&["revoke", "laptop"]).unwrap();
     eventually_true("the certificate opens nothing", || thief().status == 0);
 }
+
+#[test]
+fn nodes_whose_clocks_are_a_day_off_join_and_are_served() {
+    let origin = origins::http();
+    let hub = Hub::start();
+    let address = origin.address().to_string();
+    hub.ask(&["expose", "VIDEO", &address, "--to", "alice"])
+        .unwrap();
+    for (clock, name) in [("+1d", "early"), ("-1d", "late")] {
+        let device = Joined::start_at(Some(clock), &hub.url(), &hub.token("alice"), name);
+        hub.await_step(name);
+        assert_eq!(asks(&device, "http://VIDEO/").0, 200, "{clock}");
+    }
+
+    // With a week, no certificate counts any more: the clock is named.
+    let mut lost = Joined::start_at(Some("+8d"), &hub.url(), &hub.token("alice"), "lost");
+    assert_eq!(eventually("the node ends", || lost.ended()), 3);
+    assert!(lost.log().contains("set the clocks"), "{}", lost.log());
+}

@@ -136,9 +136,20 @@ fn written(token: &str) -> Result<String, Failure> {
 
 fn not_joined(error: NotJoined) -> Failure {
     match error {
+        NotJoined::Unreachable(ref reason) if reason.is_of_time() => {
+            Failure::unreachable(error.to_string()).remedy(format!(
+                "set the clocks of this machine and the controller's: this one's says {}",
+                now()
+            ))
+        }
         NotJoined::Unreachable(_) => Failure::unreachable(error.to_string()),
         NotJoined::Lost(_) => Failure::unreachable(error.to_string())
             .remedy("the same command may be repeated: the token belongs to this node's key"),
         _ => Failure::failed(error.to_string()),
     }
+}
+
+/// The time of this machine's clock, in UTC.
+fn now() -> String {
+    super::look::time(hermes_net::clock::unix_seconds())
 }

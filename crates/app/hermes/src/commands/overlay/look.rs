@@ -85,7 +85,7 @@ pub async fn history(history: &History, output: Output) -> Result<(), Failure> {
 }
 
 /// A Unix time as people write it, in UTC.
-fn time(seconds: u64) -> String {
+pub(super) fn time(seconds: u64) -> String {
     let time = i64::try_from(seconds)
         .ok()
         .and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());
