@@ -23,6 +23,7 @@ pub mod collector;
 pub mod corpus;
 pub mod crowd;
 pub mod curl;
+pub mod cut;
 pub mod echo;
 pub mod envoy;
 pub mod eventually;

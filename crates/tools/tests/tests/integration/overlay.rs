@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hermes_harness::curl::curl;
+use hermes_harness::cut::{self, Allowance};
 use hermes_harness::eventually::{eventually, eventually_true};
 use hermes_harness::overlay::{Hub, Joined};
-use hermes_harness::{free, origins};
+use hermes_harness::{free, origins, program};
 
 fn asks(device: &Joined, url: &str) -> (u16, String) {
     let answer = curl(&["-x", &format!("http://{}", device.web), url]);
@@ -50,6 +51,52 @@ fn a_join_is_repeated_by_the_same_key_and_refused_to_another() {
     let mut thief = Joined::start(&hub.url(), &token, "thief");
     assert_eq!(eventually("the thief ends", || thief.ended()), 1);
     assert!(thief.log().contains("another key"), "{}", thief.log());
+}
+
+/// Bytes between two places at which a join is cut; of a join, some 2,000 go up and 3,000 down.
+const CUTS: usize = 251;
+
+#[test]
+fn a_join_that_is_cut_anywhere_is_repeated_and_makes_one_member() {
+    const UNCUT: usize = usize::MAX;
+    let controller = Hub::controller();
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("node").display().to_string();
+    let token = controller.token("alice");
+    let join = |allowance| {
+        let path = cut::one_connection(controller.agents(), allowance);
+        let url = format!("https://{path}");
+        program::run(&[
+            "join", &url, "--token", &token, "--name", "laptop", "--state", &state, "--only",
+        ])
+    };
+
+    let mut cuts = 0;
+    for direction in ["up", "down"] {
+        for bytes in (0..).step_by(CUTS) {
+            // Each begins anew, but for the key: as after an answer that was lost.
+            let _ = std::fs::remove_file(folder.path().join("node/membership.json"));
+            let said = join(match direction {
+                "up" => Allowance {
+                    up: bytes,
+                    down: UNCUT,
+                },
+                _ => Allowance {
+                    up: UNCUT,
+                    down: bytes,
+                },
+            });
+            if said.code == 0 {
+                break;
+            }
+            assert_eq!(said.code, 3, "{direction} {bytes}: {said:?}");
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 12, "{cuts}");
+    let nodes = controller.ask(&["nodes"]).unwrap();
+    assert_eq!(nodes.as_array().unwrap().len(), 1, "{nodes:#}");
+    assert_eq!(nodes[0]["node"], "laptop");
 }
 
 #[test]
