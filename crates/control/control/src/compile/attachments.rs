@@ -8,14 +8,14 @@ use super::draft::{Draft, OVERLAY};
 use super::plan::Plan;
 use super::source_map::SourceField;
 use super::upstreams::{Reached, of_nodes};
-use crate::resources::{Key, Kind, NodeSpec};
+use crate::resources::NodeSpec;
 
 /// The token by which a node asks to be attached.
 const PTTH: &str = "ptth";
 
 /// Adds the listeners by which a node attaches itself, and the upstreams that they attach to.
 pub(super) fn add_listeners(plan: &Plan<'_>, name: &Name, node: &NodeSpec, draft: &mut Draft) {
-    let key = Key::new(Kind::Node, name.clone());
+    let key = plan.tree.node_key(name);
     for (index, hub) in node.attach.iter().enumerate() {
         let Some(spec) = plan.graph.node(hub) else {
             continue;
@@ -46,7 +46,7 @@ pub(super) fn add_routes(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
             "match": { "listener": OVERLAY, "protocol": PTTH, "user": certificate(plan, attached) },
             "attach": [attached],
         });
-        let key = Key::new(Kind::Node, attached.clone());
+        let key = plan.tree.node_key(attached);
         draft.push(
             "routes",
             route,

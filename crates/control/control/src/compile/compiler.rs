@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use super::draft::Draft;
 use super::plan::Plan;
 use super::proof::prove;
+use super::tenants::NamedGroup;
 use super::{Reads, SourceMap, device, proxy};
 use crate::resources::{Findings, Key, Kind, Tree, check};
 
@@ -131,7 +132,7 @@ impl<'t> Compiler<'t> {
             Recipient::Devices => Ok(compiled(of_device(None)?, of_devices(), u32::MAX)),
             Recipient::Node(name) => {
                 let node = plan.tree.node(name).ok_or_else(|| unknown(name))?;
-                let key = Key::new(Kind::Node, name.clone());
+                let key = plan.tree.node_key(name);
                 if node.is_device() {
                     let mut reads = of_devices();
                     reads.keys.insert(key);
@@ -169,8 +170,10 @@ fn of_devices() -> Reads {
 }
 
 fn of_proxy(key: Key, draft: &Draft) -> Reads {
-    let groups = draft.groups.iter().filter_map(|group| group.parse().ok());
-    let groups = groups.map(|name| Key::new(Kind::Group, name));
+    let groups = draft.groups.iter().filter_map(|group| match group {
+        NamedGroup::Resource(key) => Some(key.clone()),
+        NamedGroup::Members(_) => None,
+    });
     Reads {
         keys: groups.chain([key]).collect(),
         kinds: BTreeSet::from([
@@ -182,6 +185,7 @@ fn of_proxy(key: Key, draft: &Draft) -> Reads {
             Kind::Route,
             Kind::User,
             Kind::Policy,
+            Kind::Tenant,
         ]),
     }
 }

@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::proxy::own_listeners;
 use super::source_map::SourceField;
 use super::upstreams::{Reached, of_nodes};
-use crate::resources::{Finding, Key, Kind, NodeSpec};
+use crate::resources::{Finding, NodeSpec};
 
 /// Where programs on a device find the proxy, if it has no listeners of its own.
 const WEB: &str = "${HERMES_WEB:-127.0.0.1:8080}";
@@ -40,7 +40,7 @@ pub(super) fn document(plan: &Plan<'_>, own: Option<(&Name, &NodeSpec)>) -> Resu
             .into());
     };
 
-    let key_of = |name: &Name| Key::new(Kind::Node, name.clone());
+    let key_of = |name: &Name| plan.tree.node_key(name);
     let own_key = own.map(|(name, _)| key_of(name));
     let source = own_key.as_ref().map(|key| SourceField::made(key, "spec"));
     let mut draft = Draft::new("${HERMES_NODE}", source);

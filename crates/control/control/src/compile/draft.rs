@@ -6,6 +6,7 @@ use hermes_config::{child, element};
 use serde_json::{Map, Value as Json, json};
 
 use super::source_map::{SourceField, SourceMap};
+use super::tenants::NamedGroup;
 
 /// The listener that other nodes and devices connect to.
 pub(super) const OVERLAY: &str = "overlay";
@@ -16,7 +17,7 @@ pub(super) struct Draft {
     root: Map<String, Json>,
     sources: SourceMap,
     /// Groups that it names.
-    pub(super) groups: BTreeSet<String>,
+    pub(super) groups: BTreeSet<NamedGroup>,
 }
 
 impl Draft {

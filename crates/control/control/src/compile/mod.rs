@@ -34,6 +34,9 @@ mod rank;
 mod reads;
 mod routes;
 mod source_map;
+mod targets;
+mod tenant_rules;
+mod tenants;
 mod upstreams;
 
 pub use between::between;

@@ -9,18 +9,21 @@ use hermes_config::{Problem, element};
 
 use super::detour::{Detour, Step, Terrain};
 use super::rank::ranks;
+use super::tenants::{TenantPlan, tenants};
 use crate::resources::{
-    Finding, Findings, Graph, Key, Kind, NameSpec, Resource, ServiceSpec, Spec, Tree, WayFinder,
-    Ways,
+    DEFAULT_TENANT, Finding, Findings, Graph, Key, Kind, NameSpec, Resource, ServiceSpec, Spec,
+    Tree, WayFinder, Ways,
 };
 
 /// A tree, seen as a whole.
 pub(super) struct Plan<'t> {
     pub(super) tree: &'t Tree,
+    /// All nodes, whosever they are.
     pub(super) graph: Graph<'t>,
+    pub(super) tenants: BTreeMap<&'t Name, TenantPlan<'t>>,
     /// The domain of certificates.
     pub(super) domain: String,
-    services: BTreeMap<&'t Name, ServicePlan<'t>>,
+    services: BTreeMap<&'t Key, ServicePlan<'t>>,
     /// In the order in which nodes ask for them.
     pub(super) names: Vec<NamePlan<'t>>,
     pub(super) detours: Vec<Detour<'t>>,
@@ -48,6 +51,12 @@ pub(super) struct NamePlan<'t> {
     pub(super) targets: Vec<TargetMatch>,
 }
 
+impl NamePlan<'_> {
+    fn service_key(&self) -> Key {
+        self.key.sibling(Kind::Service, &self.spec.service)
+    }
+}
+
 impl<'t> Plan<'t> {
     /// Looks at a tree that was checked.
     ///
@@ -57,6 +66,7 @@ impl<'t> Plan<'t> {
         let mut plan = Self {
             tree,
             graph: Graph::new(tree),
+            tenants: tenants(tree),
             domain,
             services: BTreeMap::new(),
             names: names(tree),
@@ -84,12 +94,13 @@ impl<'t> Plan<'t> {
         let Spec::Route(spec) = resource.spec() else {
             return Ok(None);
         };
-        let Some(service) = self.service(&spec.to) else {
+        let key = resource.key();
+        let Some(service) = self.service(key, &spec.to) else {
             return Ok(None);
         };
         let terrain = Terrain {
             tree: self.tree,
-            graph: &self.graph,
+            graph: self.graph_of(key),
         };
         Detour::new(terrain, resource, spec, &service.ways).map(Some)
     }
@@ -103,7 +114,7 @@ impl<'t> Plan<'t> {
                     let reason = format!("the node also sends to `{hub}`, and cannot do both yet");
                     let problem = Problem::new(element("spec.attach", index), reason);
                     let problem = problem.remedy("attach to another node, or change the links");
-                    let key = Key::new(Kind::Node, name.clone());
+                    let key = self.tree.node_key(name);
                     found.push(self.tree.finding(&key, problem));
                 }
             }
@@ -111,15 +122,28 @@ impl<'t> Plan<'t> {
         found
     }
 
-    /// The nodes where exchanges enter the overlay.
-    pub(super) fn entries(&self) -> impl Iterator<Item = &'t Name> {
-        let entries = self.graph.nodes().filter(|(_, node)| node.is_entry());
-        entries.map(|(name, _)| name)
+    /// The nodes and links that exchanges may take whose name, route or service is this resource.
+    pub(super) fn graph_of(&self, key: &Key) -> &Graph<'t> {
+        let tenant = self.tenants.get(&key.tenant);
+        tenant.map_or(&self.graph, |tenant| &tenant.graph)
     }
 
-    /// The service of this name.
-    pub(super) fn service(&self, name: &Name) -> Option<&ServicePlan<'t>> {
-        self.services.get(name)
+    /// The tenants besides the operator.
+    pub(super) fn others(&self) -> impl Iterator<Item = &TenantPlan<'t>> {
+        let tenants = self.tenants.values();
+        tenants.filter(|tenant| tenant.name.as_str() != DEFAULT_TENANT)
+    }
+
+    /// The service that a resource means by this name.
+    pub(super) fn service(&self, by: &Key, name: &Name) -> Option<&ServicePlan<'t>> {
+        self.services.get(&by.sibling(Kind::Service, name))
+    }
+
+    /// All targets of a tenant's names.
+    pub(super) fn targets_of(&self, tenant: &TenantPlan<'_>) -> Vec<TargetMatch> {
+        let names = self.names.iter();
+        let names = names.filter(|name| name.key.tenant == *tenant.name);
+        names.flat_map(|name| name.targets.clone()).collect()
     }
 
     /// The nodes that send to this one.
@@ -133,7 +157,7 @@ impl<'t> Plan<'t> {
         node: &Name,
     ) -> impl Iterator<Item = (&NamePlan<'t>, &ServicePlan<'t>)> {
         self.names.iter().filter_map(move |name| {
-            let service = self.service(&name.spec.service)?;
+            let service = self.service(name.key, &name.spec.service)?;
             service.passed.contains(node).then_some((name, service))
         })
     }
@@ -143,18 +167,37 @@ impl<'t> Plan<'t> {
         self.ranks.get(node).copied().unwrap_or_default()
     }
 
-    fn find_services(&self) -> BTreeMap<&'t Name, ServicePlan<'t>> {
-        let named: BTreeSet<&Name> = self.names.iter().map(|name| &name.spec.service).collect();
-        let mut finder = WayFinder::new(&self.graph);
-        let services = self.tree.of_kind(Kind::Service).filter_map(|resource| {
+    fn find_services(&self) -> BTreeMap<&'t Key, ServicePlan<'t>> {
+        let named = self.names.iter();
+        let named: BTreeSet<Key> = named.map(NamePlan::service_key).collect();
+        let tenants = self.tenants.values();
+        let found = tenants.flat_map(|tenant| self.find_services_of(tenant, &named));
+        found.collect()
+    }
+
+    /// Services of one tenant: each has nodes and links of its own.
+    fn find_services_of(
+        &self,
+        tenant: &TenantPlan<'t>,
+        named: &BTreeSet<Key>,
+    ) -> Vec<(&'t Key, ServicePlan<'t>)> {
+        let graph = &tenant.graph;
+        let entries = || {
+            let entries = graph.nodes().filter(|(_, node)| node.is_entry());
+            entries.map(|(name, _)| name)
+        };
+        let mut finder = WayFinder::new(graph);
+        let services = self.tree.of_kind(Kind::Service);
+        let services = services.filter(|service| service.key().tenant == *tenant.name);
+        let services = services.filter_map(|resource| {
             let Spec::Service(spec) = resource.spec() else {
                 return None;
             };
             let key = resource.key();
             let ways = finder.ways(goals(spec));
             // A node learns nothing of services that no one can ask for.
-            let passed = match named.contains(&key.name) {
-                true => ways.passed(&self.graph, self.entries()),
+            let passed = match named.contains(key) {
+                true => ways.passed(graph, entries()),
                 false => BTreeSet::new(),
             };
             let service = ServicePlan {
@@ -164,7 +207,7 @@ impl<'t> Plan<'t> {
                 ways,
                 passed,
             };
-            Some((&key.name, service))
+            Some((key, service))
         });
         services.collect()
     }
@@ -176,7 +219,7 @@ impl<'t> Plan<'t> {
         };
         for service in self.services.values() {
             for from in &service.passed {
-                let hops = service.ways.hops(&self.graph, from);
+                let hops = service.ways.hops(self.graph_of(service.key), from);
                 hops.iter().for_each(|hop| add(from, hop.node));
             }
         }
@@ -221,7 +264,8 @@ fn names(tree: &Tree) -> Vec<NamePlan<'_>> {
     // A wider name before a narrower one would take all of its exchanges, which nodes refuse as a mistake.
     names.sort_by_cached_key(|name| {
         let widest = name.targets.iter().map(breadth).max();
-        (widest, name.spec.users.is_none())
+        // A tenant's users mean its names first.
+        (name.key.is_operators(), widest, name.spec.users.is_none())
     });
     names
 }

@@ -8,19 +8,30 @@ use hermes_config::model::{HostMatch, PolicyRule};
 use hermes_rules::shadow::{Shadow, shadowed_rules};
 use serde_json::{Map, Value as Json, json};
 
-use super::attachments;
 use super::draft::{Draft, OVERLAY};
 use super::plan::Plan;
-use super::routes::note_groups;
+use super::routes::groups_of;
 use super::source_map::SourceField;
+use super::tenants::NamedGroup;
+use super::{attachments, tenant_rules};
 use crate::resources::{Kind, PolicySpec, Resource, Spec};
 
 /// A rule of a node's policy.
-struct Asked<'t> {
-    json: Json,
-    rule: &'t PolicyRule,
-    resource: &'t Resource,
-    index: usize,
+pub(super) struct Asked<'t> {
+    pub(super) json: Json,
+    pub(super) rule: PolicyRule,
+    /// The tenant that it decides for.
+    pub(super) tenant: &'t Name,
+    /// The rule that it was made of; `None` where no one wrote it.
+    pub(super) source: Option<WrittenRule<'t>>,
+    pub(super) groups: BTreeSet<NamedGroup>,
+}
+
+/// A rule of a resource.
+#[derive(Clone, Copy)]
+pub(super) struct WrittenRule<'t> {
+    pub(super) resource: &'t Resource,
+    pub(super) index: usize,
 }
 
 /// Adds the policy of a node, which denies everything that no rule allows.
@@ -34,31 +45,38 @@ pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
         list.extend(attachments::rule(plan, node));
         list.push(strangers());
     }
-    for asked in needed(rules(plan, node)) {
-        let users = asked.rule.matches.user.as_deref().unwrap_or_default();
-        note_groups(users, draft);
-        let field = element("spec.rules", asked.index);
-        let source = SourceField::copied(asked.resource.key(), field);
-        draft.source(element("policy.rules", list.len()), Some(source));
+    // What tenants have comes first, so that no rule of the operator decides about it.
+    let mut asked = tenant_rules::rules(plan, node);
+    asked.extend(rules(plan, node));
+    for asked in needed(asked) {
+        draft.groups.extend(asked.groups);
+        let source = asked.source.map(|source| {
+            let field = element("spec.rules", source.index);
+            SourceField::copied(source.resource.key(), field)
+        });
+        draft.source(element("policy.rules", list.len()), source);
         list.push(asked.json);
     }
     draft.set("policy", json!({ "rules": list }), None);
 }
 
-/// The rules of all policies about names that a node knows, in their order.
+/// The rules of the operator's policies about names that a node knows, in their order.
 fn rules<'t>(plan: &Plan<'t>, node: &Name) -> Vec<Asked<'t>> {
     let known = KnownTargets::at(plan, node);
     let mut rules = Vec::new();
-    for (resource, policy) in policies(plan, node) {
+    let policies = policies(plan, node).into_iter();
+    for (resource, policy) in policies.filter(|(resource, _)| resource.key().is_operators()) {
         let written = &resource.written()["rules"];
         for (index, rule) in policy.rules.iter().enumerate() {
             if known.concern(rule) {
                 let name = rule_name(resource, policy, index);
+                let users = rule.matches.user.as_deref().unwrap_or_default();
                 rules.push(Asked {
                     json: named(name, &written[index]),
-                    rule,
-                    resource,
-                    index,
+                    rule: rule.clone(),
+                    tenant: &resource.key().tenant,
+                    source: Some(WrittenRule { resource, index }),
+                    groups: groups_of(users).collect(),
                 });
             }
         }
@@ -74,8 +92,17 @@ fn needed(mut rules: Vec<Asked<'_>>) -> Vec<Asked<'_>> {
         let typed: Vec<PolicyRule> = rules.iter().map(|asked| asked.rule.clone()).collect();
         let shadows = shadowed_rules(&typed);
         let is_needless = |shadow: &&Shadow| {
-            let are_apart = rules[shadow.dead].resource.key() != rules[shadow.by].resource.key();
-            are_apart && only_allows(&typed[shadow.dead]) && only_allows(&typed[shadow.by])
+            let dead = &rules[shadow.dead];
+            let by = &rules[shadow.by];
+            let (Some(one), Some(other)) = (dead.source, by.source) else {
+                // No one wrote it, or what comes before it.
+                return true;
+            };
+            // Of another tenant's rules no author can know.
+            let are_strangers = dead.tenant != by.tenant;
+            let are_apart = one.resource.key() != other.resource.key();
+            let both_allow = only_allows(&dead.rule) && only_allows(&by.rule);
+            are_strangers || (are_apart && both_allow)
         };
         let needless: BTreeSet<usize> = shadows
             .iter()
@@ -102,7 +129,7 @@ fn strangers() -> Json {
 }
 
 /// The policies that a node asks, in their order.
-fn policies<'t>(plan: &Plan<'t>, node: &Name) -> Vec<(&'t Resource, &'t PolicySpec)> {
+pub(super) fn policies<'t>(plan: &Plan<'t>, node: &Name) -> Vec<(&'t Resource, &'t PolicySpec)> {
     let policies = plan.tree.of_kind(Kind::Policy);
     let policies = policies.filter_map(|resource| match resource.spec() {
         Spec::Policy(policy) => Some((resource, policy)),
@@ -130,11 +157,12 @@ impl KnownTargets {
             has_all: plan
                 .detours
                 .iter()
-                .any(|detour| detour.steps.contains_key(node)),
+                .any(|detour| detour.key.is_operators() && detour.steps.contains_key(node)),
             hosts: BTreeSet::new(),
             patterns: Vec::new(),
         };
-        for (name, _) in plan.names_at(node) {
+        let names = plan.names_at(node);
+        for (name, _) in names.filter(|(name, _)| name.key.is_operators()) {
             for target in &name.targets {
                 match &target.host {
                     HostMatch::Exact(host) => drop(known.hosts.insert(host.clone())),
@@ -171,17 +199,21 @@ impl KnownTargets {
 }
 
 /// The name of a rule in reasons and records.
-fn rule_name(resource: &Resource, policy: &PolicySpec, index: usize) -> String {
-    let policy_name = &resource.key().name;
+pub(super) fn rule_name(resource: &Resource, policy: &PolicySpec, index: usize) -> String {
+    let key = resource.key();
+    let policy_name = match key.is_operators() {
+        true => key.name.to_string(),
+        false => format!("{}/{}", key.tenant, key.name),
+    };
     match (&policy.rules[index].name, policy.rules.len()) {
         (Some(name), _) => format!("{policy_name}/{name}"),
-        (None, 1) => policy_name.to_string(),
+        (None, 1) => policy_name,
         (None, _) => format!("{policy_name}/{index}"),
     }
 }
 
 /// A rule under another name, which stands first.
-fn named(name: String, rule: &Json) -> Json {
+pub(super) fn named(name: String, rule: &Json) -> Json {
     let mut named = Map::from_iter([("name".to_owned(), Json::from(name))]);
     let others = rule.as_object().into_iter().flatten();
     let others = others.filter(|(key, _)| *key != "name");

@@ -6,12 +6,13 @@ use serde_json::{Value as Json, json};
 use super::draft::{Draft, OVERLAY};
 use super::plan::Plan;
 use super::source_map::SourceField;
+use super::tenants::NamedGroup;
 use super::{attachments, peers, policy, routes, upstreams};
 use crate::resources::{Key, Kind, NodeSpec, Spec};
 
 /// The document of a node that is no device.
 pub(super) fn document(plan: &Plan<'_>, name: &Name, node: &NodeSpec) -> Draft {
-    let key = Key::new(Kind::Node, name.clone());
+    let key = plan.tree.node_key(name);
     let mut draft = Draft::new(name.as_str(), Some(SourceField::made(&key, "spec")));
     if let Some(zone) = &node.zone {
         let source = SourceField::copied(&key, "spec.zone");
@@ -66,15 +67,23 @@ fn users(plan: &Plan<'_>, draft: &mut Draft) {
 
 /// The groups that the document names so far.
 fn groups(plan: &Plan<'_>, draft: &mut Draft) {
-    let named: Vec<String> = draft.groups.iter().cloned().collect();
-    for group in named {
-        let Ok(name) = group.parse() else { continue };
-        let key = Key::new(Kind::Group, name);
-        let Some(resource) = plan.tree.resource(&key) else {
+    for group in draft.groups.clone() {
+        let key = match &group {
+            NamedGroup::Resource(key) => key.clone(),
+            NamedGroup::Members(tenant) => Key::new(Kind::Tenant, tenant.clone()),
+        };
+        let tenant = match &group {
+            NamedGroup::Resource(key) => plan.tenants.get(&key.tenant),
+            NamedGroup::Members(tenant) => plan.tenants.get(tenant),
+        };
+        let (Some(resource), Some(tenant)) = (plan.tree.resource(&key), tenant) else {
             continue;
         };
-        let members: Json = resource.written()["members"].clone();
+        let members: Json = match tenant.members {
+            None => resource.written()["members"].clone(),
+            Some(_) => tenant.members_of(plan.tree, &group),
+        };
         let source = SourceField::copied(&key, "spec.members");
-        draft.entry("groups", &group, members, Some(source));
+        draft.entry("groups", &group.to_string(), members, Some(source));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use super::draft::Draft;
 use super::plan::{Plan, ServicePlan};
 use super::source_map::SourceField;
-use crate::resources::{Key, Kind, NextHop, NodeSpec};
+use crate::resources::{Key, NextHop, NodeSpec};
 
 /// The weight of an endpoint is at most this.
 const MOST_WEIGHT: u32 = 1000;
@@ -37,6 +37,13 @@ pub(super) struct Reached<'t> {
     pub(super) node: &'t NodeSpec,
     /// Its share relative to the others.
     pub(super) share: u32,
+}
+
+/// The next nodes of a name or route.
+pub(super) struct Hops<'a> {
+    /// The resource that it comes from.
+    pub(super) key: &'a Key,
+    pub(super) hops: &'a [NextHop<'a>],
 }
 
 /// The upstream of these nodes.
@@ -82,19 +89,16 @@ fn scaled(share: u32, greatest: u32) -> u32 {
 }
 
 /// Adds the upstream of the next nodes, unless it is there; returns its name.
-pub(super) fn next(
-    plan: &Plan<'_>,
-    from: &Name,
-    hops: &[NextHop<'_>],
-    draft: &mut Draft,
-) -> String {
+pub(super) fn next(plan: &Plan<'_>, from: &Name, hops: &Hops<'_>, draft: &mut Draft) -> String {
+    let Hops { key, hops } = hops;
+    let graph = plan.graph_of(key);
     // A node that keeps connections to this one is reached by these, and an upstream of them has no other endpoints.
     if let Some(first) = hops
         .first()
         .filter(|hop| plan.graph.is_attached(hop.node, from))
     {
         let name = format!("to-{}", first.node);
-        let source = SourceField::made(&Key::new(Kind::Node, first.node.clone()), "spec.attach");
+        let source = SourceField::made(&plan.tree.node_key(first.node), "spec.attach");
         let upstream = json!({ "attached": first.node });
         draft.entry("upstreams", &name, upstream, Some(source));
         return name;
@@ -104,7 +108,7 @@ pub(super) fn next(
         .iter()
         .filter(|hop| !plan.graph.is_attached(hop.node, from))
         .collect();
-    let http_of = |hop: &NextHop<'_>| plan.graph.link(from, hop.node).and_then(|link| link.http);
+    let http_of = |hop: &NextHop<'_>| graph.link(from, hop.node).and_then(|link| link.http);
     // All endpoints of an upstream speak the same versions: nodes behind links of others are left out.
     let http = hops.first().and_then(|hop| http_of(hop));
     let alike = hops.iter().filter(|hop| http_of(hop) == http);
@@ -116,21 +120,25 @@ pub(super) fn next(
         })
         .collect();
 
-    let name = name_of(&nodes);
+    // A tenant's own link may say another version than the operator's to the same node.
+    let mut links = nodes.iter().filter_map(|one| graph.link(from, one.name));
+    let own = links.find(|link| !link.key.is_operators());
+    let name = name_of(own.map(|_| &key.tenant), &nodes);
     if !draft.has("upstreams", &name) {
-        let source = nodes
-            .first()
-            .map(|one| match plan.graph.link(from, one.name) {
-                Some(link) => SourceField::made(link.key, "spec"),
-                None => SourceField::made(&Key::new(Kind::Node, one.name.clone()), "spec.reach"),
-            });
+        let source = nodes.first().map(|one| match graph.link(from, one.name) {
+            Some(link) => SourceField::made(link.key, "spec"),
+            None => SourceField::made(&plan.tree.node_key(one.name), "spec.reach"),
+        });
         draft.entry("upstreams", &name, of_nodes(plan, &nodes, http), source);
     }
     name
 }
 
 /// The name of an upstream says to which nodes it leads; where they are many, it is short and stays the same.
-fn name_of(nodes: &[Reached<'_>]) -> String {
+fn name_of(tenant: Option<&Name>, nodes: &[Reached<'_>]) -> String {
+    if let Some(tenant) = tenant {
+        return format!("{tenant}.{}", name_of(None, nodes));
+    }
     let greatest = nodes.iter().map(|one| one.share).max();
     let are_equal = nodes.iter().all(|one| Some(one.share) == greatest);
     let parts = nodes.iter().map(|one| match are_equal {
@@ -146,7 +154,10 @@ fn name_of(nodes: &[Reached<'_>]) -> String {
 
 /// Adds the upstream of a service's servers at a node, unless it is there; returns its name.
 pub(super) fn servers(service: &ServicePlan<'_>, node: &Name, draft: &mut Draft) -> String {
-    let name = format!("service-{}", service.key.name);
+    let name = match service.key.is_operators() {
+        true => format!("service-{}", service.key.name),
+        false => format!("{}.service-{}", service.key.tenant, service.key.name),
+    };
     if draft.has("upstreams", &name) {
         return name;
     }

@@ -6,6 +6,7 @@ mod nodes;
 mod references;
 mod report;
 mod rules;
+mod tenants;
 
 use report::Report;
 
@@ -17,12 +18,14 @@ use super::{Findings, Tree};
 /// References without a resource, nodes that no other can reach, names that mean two things, and the like.
 pub fn check(tree: &Tree) -> Result<(), Findings> {
     let mut report = Report::new(tree);
-    references::tenants(&mut report);
+    tenants::tenants(&mut report);
+    tenants::nodes(&mut report);
     references::services(&mut report);
     nodes::overlays(&mut report);
     nodes::nodes(&mut report);
     nodes::links(&mut report);
     names::names(&mut report);
+    tenants::names(&mut report);
     names::routes(&mut report);
     rules::groups(&mut report);
     rules::policies(&mut report);

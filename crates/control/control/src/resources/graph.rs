@@ -32,14 +32,32 @@ pub(crate) struct WrittenLink<'t> {
 }
 
 impl<'t> Graph<'t> {
-    /// The proxies of a tree; links that name none of them are passed over.
+    /// All proxies of a tree, whosever they are; links that name none of them are passed over.
     pub(crate) fn new(tree: &'t Tree) -> Self {
-        let nodes: BTreeMap<_, _> = tree
-            .proxies()
-            .map(|(key, node)| (&key.name, node))
-            .collect();
+        Self::made(tree, |_, _| true, |_| true)
+    }
+
+    /// The proxies and links that a tenant's exchanges may take: its own, those that the operator shares, and all ingresses.
+    pub(crate) fn of(tree: &'t Tree, tenant: &Name) -> Self {
+        let is_usable = |key: &Key, node: &NodeSpec| {
+            let is_shared = node.ingress || node.tenants.contains(tenant);
+            key.tenant == *tenant || (key.is_operators() && is_shared)
+        };
+        Self::made(tree, is_usable, |link| {
+            link.tenant == *tenant || link.is_operators()
+        })
+    }
+
+    fn made(
+        tree: &'t Tree,
+        has_node: impl Fn(&Key, &NodeSpec) -> bool,
+        has_link: impl Fn(&Key) -> bool,
+    ) -> Self {
+        let proxies = tree.proxies().filter(|(key, node)| has_node(key, node));
+        let nodes: BTreeMap<_, _> = proxies.map(|(key, node)| (&key.name, node)).collect();
         let mut links: Option<Links<'t>> = None;
-        for resource in tree.of_kind(Kind::Link) {
+        let written = tree.of_kind(Kind::Link);
+        for resource in written.filter(|resource| has_link(resource.key())) {
             let Spec::Link(LinkSpec { from, to, http }) = resource.spec() else {
                 continue;
             };
@@ -69,7 +87,8 @@ impl<'t> Graph<'t> {
         let Some(links) = &mut self.links else {
             return self;
         };
-        for (key, node) in tree.proxies() {
+        let proxies = tree.proxies();
+        for (key, node) in proxies.filter(|(key, _)| self.nodes.contains_key(&key.name)) {
             for from in node
                 .attach
                 .iter()

@@ -31,6 +31,8 @@ pub enum Kind {
     Group,
     /// Who may do what.
     Policy,
+    /// Users and resources that others do not see.
+    Tenant,
 }
 
 /// The name of a resource, written as `Kind/tenant/name`.
@@ -51,7 +53,7 @@ pub struct BadKey(String);
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Overlay,
         Self::Node,
         Self::Link,
@@ -61,6 +63,7 @@ impl Kind {
         Self::User,
         Self::Group,
         Self::Policy,
+        Self::Tenant,
     ];
 
     /// Kinds that the design knows and this version does not.
@@ -78,6 +81,7 @@ impl Kind {
             Self::User => "User",
             Self::Group => "Group",
             Self::Policy => "Policy",
+            Self::Tenant => "Tenant",
         }
     }
 
@@ -110,6 +114,11 @@ impl Key {
             tenant: default_tenant(),
             name,
         }
+    }
+
+    /// Whether it is of the overlay's operator, and not of a tenant beside others.
+    pub fn is_operators(&self) -> bool {
+        self.tenant.as_str() == DEFAULT_TENANT
     }
 
     /// The name of another resource of the same tenant.

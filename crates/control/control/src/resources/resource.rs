@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 use super::key::{DEFAULT_TENANT, default_tenant};
 use super::specs::{
     GroupSpec, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RouteSpec, ServiceSpec,
-    UserSpec,
+    TenantSpec, UserSpec,
 };
 use super::{Finding, Key, Kind};
 
@@ -52,6 +52,8 @@ pub enum Spec {
     Group(GroupSpec),
     /// Who may do what.
     Policy(PolicySpec),
+    /// Users of a tenant.
+    Tenant(TenantSpec),
 }
 
 /// The envelope of every kind.
@@ -103,6 +105,7 @@ impl Resource {
             Kind::User => Self::typed(kind, json, Spec::User),
             Kind::Group => Self::typed(kind, json, Spec::Group),
             Kind::Policy => Self::typed(kind, json, Spec::Policy),
+            Kind::Tenant => Self::typed(kind, json, Spec::Tenant),
         }
         .map_err(Finding::from)
     }

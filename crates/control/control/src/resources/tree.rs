@@ -1,11 +1,11 @@
 //! All resources of an overlay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hermes_api::Name;
 use hermes_config::{Place, Problem};
 
-use super::specs::{NodeSpec, OverlaySpec};
+use super::specs::{NodeSpec, OverlaySpec, TenantSpec};
 use super::{Finding, Key, Kind, Origin, Resource, Spec};
 
 /// Resources of one overlay.
@@ -16,6 +16,8 @@ const MOST_RESOURCES: usize = 100_000;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
     resources: BTreeMap<Key, Resource>,
+    /// The tenants that have a node of a name: nodes have one name in the whole overlay, whosever they are.
+    nodes: BTreeMap<Name, BTreeSet<Name>>,
     origins: BTreeMap<Key, Origin>,
 }
 
@@ -40,6 +42,10 @@ impl Tree {
             Some(origin) => drop(self.origins.insert(key.clone(), origin)),
             None => drop(self.origins.remove(&key)),
         }
+        if key.kind == Kind::Node {
+            let tenants = self.nodes.entry(key.name.clone()).or_default();
+            tenants.insert(key.tenant.clone());
+        }
         self.resources.insert(key, resource);
         Ok(())
     }
@@ -47,6 +53,16 @@ impl Tree {
     /// Removes a resource; returns whether it was there.
     pub fn remove(&mut self, key: &Key) -> bool {
         self.origins.remove(key);
+        if let Some(tenants) = self
+            .nodes
+            .get_mut(&key.name)
+            .filter(|_| key.kind == Kind::Node)
+        {
+            tenants.remove(&key.tenant);
+            if tenants.is_empty() {
+                self.nodes.remove(&key.name);
+            }
+        }
         self.resources.remove(key).is_some()
     }
 
@@ -97,10 +113,30 @@ impl Tree {
         })
     }
 
-    /// The node of this name.
+    /// The node of this name, whosever it is.
     pub fn node(&self, name: &Name) -> Option<&NodeSpec> {
-        match self.resource(&Key::new(Kind::Node, name.clone()))?.spec() {
+        match self.resource(&self.node_key(name))?.spec() {
             Spec::Node(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// The name of the resource of a node, which its operator would write if no one has.
+    pub fn node_key(&self, name: &Name) -> Key {
+        let key = Key::new(Kind::Node, name.clone());
+        match self.nodes.get(name).and_then(|tenants| tenants.first()) {
+            Some(tenant) => Key {
+                tenant: tenant.clone(),
+                ..key
+            },
+            None => key,
+        }
+    }
+
+    /// The tenant of this name.
+    pub fn tenant(&self, name: &Name) -> Option<&TenantSpec> {
+        match self.resource(&Key::new(Kind::Tenant, name.clone()))?.spec() {
+            Spec::Tenant(tenant) => Some(tenant),
             _ => None,
         }
     }

@@ -167,15 +167,49 @@ impl Sketch {
         }
     }
 
+    /// The same nodes with other services, names and rules.
+    pub(super) fn renamed(&self, random: &mut Rng) -> Self {
+        let other = Self::random(random);
+        let count = self.nodes.len();
+        let ends = |ends: &Vec<(usize, u16)>| {
+            let ends = ends.iter();
+            ends.map(|(node, weight)| (node % count, *weight)).collect()
+        };
+        Self {
+            nodes: self.nodes.clone(),
+            links: self.links.clone(),
+            services: other.services.iter().map(ends).collect(),
+            ..other
+        }
+    }
+
+    /// The same overlay about these users alone.
+    pub(super) fn of_members(mut self, members: &[&str]) -> Self {
+        let is_stranger =
+            |users: &Users| matches!(users, Users::One(user) if !members.contains(user));
+        let named = |name: &NameSketch| !name.users.as_ref().is_some_and(is_stranger);
+        self.names.retain(named);
+        self.rules.retain(|rule| !is_stranger(&rule.users));
+        self.group.retain(|user| members.contains(user));
+        self
+    }
+
+    /// Whether a target means something for some user.
+    pub(super) fn knows(&self, target: &str) -> bool {
+        self.names.iter().any(|name| name.target == target)
+    }
+
     /// Its resources.
     pub(super) fn tree(&self) -> Tree {
         let mut tree = Tree::default();
-        let mut add = |kind: Kind, name: String, spec: Json| {
-            let metadata = json!({ "name": name });
-            let json = json!({ "apiVersion": API_VERSION, "kind": kind.word(), "metadata": metadata, "spec": spec });
-            tree.insert(Resource::from_json(&json).unwrap(), None)
-                .unwrap();
-        };
+        self.add_nodes(&[], &mut tree);
+        self.add_others("default", &mut tree);
+        tree
+    }
+
+    /// Adds the nodes and links of the operator, who lets these tenants use them.
+    pub(super) fn add_nodes(&self, tenants: &[&str], tree: &mut Tree) {
+        let mut add = adder("default", tree);
         for (index, node) in self.nodes.iter().enumerate() {
             let mut spec = match node.attach {
                 Some(hub) => json!({ "attach": [format!("n{hub}")] }),
@@ -183,6 +217,9 @@ impl Sketch {
                     "listen": "0.0.0.0:8443", "reach": [format!("10.0.0.{index}:8443")], "ingress": node.ingress,
                 }),
             };
+            if !tenants.is_empty() {
+                spec["tenants"] = json!(tenants);
+            }
             if node.has_listener {
                 spec["listeners"] = json!({ "web": { "http": "127.0.0.1:8080", "user": "alice" } });
             }
@@ -192,6 +229,11 @@ impl Sketch {
             let spec = json!({ "from": format!("n{from}"), "to": format!("n{to}") });
             add(Kind::Link, format!("l{index}"), spec);
         }
+    }
+
+    /// Adds services, names and rules of a tenant.
+    pub(super) fn add_others(&self, tenant: &str, tree: &mut Tree) {
+        let mut add = adder(tenant, tree);
         for (index, ends) in self.services.iter().enumerate() {
             let ends: Vec<_> = ends
                 .iter()
@@ -220,7 +262,16 @@ impl Sketch {
             "team".to_owned(),
             json!({ "members": self.group }),
         );
-        tree
+    }
+}
+
+/// Adds resources of a tenant.
+pub(super) fn adder(tenant: &str, tree: &mut Tree) -> impl FnMut(Kind, String, Json) {
+    move |kind, name, spec| {
+        let metadata = json!({ "name": name, "tenant": tenant });
+        let json = json!({ "apiVersion": API_VERSION, "kind": kind.word(), "metadata": metadata, "spec": spec });
+        let resource = Resource::from_json(&json).unwrap();
+        tree.insert(resource, None).unwrap();
     }
 }
 

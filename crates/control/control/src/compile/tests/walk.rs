@@ -62,7 +62,7 @@ pub(super) struct JudgingNode {
 pub(super) struct Network(pub(super) BTreeMap<String, Rc<JudgingNode>>);
 
 impl Network {
-    fn of(tree: &Tree) -> Self {
+    pub(super) fn of(tree: &Tree) -> Self {
         let nodes =
             documents(tree)
                 .into_iter()

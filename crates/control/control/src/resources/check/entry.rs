@@ -1,11 +1,11 @@
 //! Whether exchanges that enter find a way to their service.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hermes_api::Name;
 
 use super::report::Report;
-use crate::resources::{Key, Kind, Spec, WayFinder};
+use crate::resources::{Graph, Key, Kind, Resource, Spec, Tree, WayFinder};
 
 /// Each ingress has a way to each service that a name leads to.
 pub(super) fn entries(report: &mut Report<'_>) {
@@ -19,24 +19,40 @@ pub(super) fn entries(report: &mut Report<'_>) {
 fn find_unreached<'t>(report: &Report<'t>) -> Vec<(&'t Key, Vec<&'t str>)> {
     let nodes = report.graph.nodes().filter(|(_, node)| node.ingress);
     let ingresses: Vec<&'t Name> = nodes.map(|(name, _)| name).collect();
-    let mut finder = WayFinder::new(&report.graph);
+    let named = || report.tree.of_kind(Kind::Name);
+    let tenants: BTreeSet<&'t Name> = named().map(|name| &name.key().tenant).collect();
 
     let mut found = Vec::new();
-    for resource in report.tree.of_kind(Kind::Name) {
+    for tenant in tenants {
+        // Each tenant has nodes and links of its own, and so other ways.
+        let graph = Graph::of(report.tree, tenant);
+        let names = named().filter(|name| name.key().tenant == *tenant);
+        found.extend(unreached_of(report.tree, &graph, &ingresses, names));
+    }
+    found
+}
+
+fn unreached_of<'t>(
+    tree: &'t Tree,
+    graph: &Graph<'t>,
+    ingresses: &[&'t Name],
+    names: impl Iterator<Item = &'t Resource>,
+) -> Vec<(&'t Key, Vec<&'t str>)> {
+    let mut finder = WayFinder::new(graph);
+    let mut found = Vec::new();
+    for resource in names {
         let Spec::Name(name) = resource.spec() else {
             continue;
         };
         let key = resource.key();
-        let service = report
-            .tree
-            .resource(&key.sibling(Kind::Service, &name.service));
+        let service = tree.resource(&key.sibling(Kind::Service, &name.service));
         let Some(Spec::Service(service)) = service.map(|service| service.spec()) else {
             continue;
         };
         let known = service
             .at
             .iter()
-            .filter(|end| report.graph.node(&end.node).is_some());
+            .filter(|end| graph.node(&end.node).is_some());
         let goals: BTreeMap<&Name, u32> = known.map(|end| (&end.node, 1)).collect();
         // Its nodes are unknown, which is reported already.
         if goals.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hermes_api::Name;
 use hermes_config::model::{HostMatch, TargetMatch};
 
 use super::report::Report;
@@ -11,7 +12,7 @@ use crate::resources::{Key, Kind, Spec};
 
 pub(super) fn names(report: &mut Report<'_>) {
     let tree = report.tree;
-    let mut owners: BTreeMap<String, &Key> = BTreeMap::new();
+    let mut owners: BTreeMap<(&Name, String), &Key> = BTreeMap::new();
     for resource in tree.of_kind(Kind::Name) {
         let Spec::Name(name) = resource.spec() else {
             continue;
@@ -27,7 +28,7 @@ pub(super) fn names(report: &mut Report<'_>) {
 
         // Of two equal names the first would always decide, and its author would not know of the other.
         for meaning in meanings(key, name) {
-            let owner = *owners.entry(meaning.clone()).or_insert(key);
+            let owner = *owners.entry((&key.tenant, meaning.clone())).or_insert(key);
             if owner != key {
                 let reason = format!("{owner} means the same: {meaning}");
                 let remedy = "keep one of them, or say in `for` whose each is";

@@ -145,7 +145,7 @@ fn proxy(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
 
 pub(super) fn links(report: &mut Report<'_>) {
     let tree = report.tree;
-    let mut first: BTreeMap<(&Name, &Name), &Key> = BTreeMap::new();
+    let mut first: BTreeMap<[&Name; 3], &Key> = BTreeMap::new();
     for resource in tree.of_kind(Kind::Link) {
         let Spec::Link(link) = resource.spec() else {
             continue;
@@ -160,7 +160,9 @@ pub(super) fn links(report: &mut Report<'_>) {
             report.add(key, "spec.to", reason, "name another node");
         }
 
-        let owner = *first.entry((&link.from, &link.to)).or_insert(key);
+        let owner = *first
+            .entry([&key.tenant, &link.from, &link.to])
+            .or_insert(key);
         if owner != key {
             let reason = format!("{owner} is the same link already");
             report.add(key, "spec", reason, "keep one of them");

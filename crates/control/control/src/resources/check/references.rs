@@ -1,20 +1,7 @@
-//! Tenants, and services with their nodes.
+//! Services with their nodes.
 
 use super::report::Report;
-use crate::resources::key::DEFAULT_TENANT;
 use crate::resources::{Kind, Spec};
-
-/// One tenant alone: several would share names of groups and rules in the documents of their nodes.
-pub(super) fn tenants(report: &mut Report<'_>) {
-    let tree = report.tree;
-    for resource in tree.resources() {
-        let key = resource.key();
-        if key.tenant.as_str() != DEFAULT_TENANT {
-            let reason = "this controller keeps no tenants apart yet";
-            report.add(key, "metadata.tenant", reason, "remove the key");
-        }
-    }
-}
 
 /// Each service has nodes that reach it.
 pub(super) fn services(report: &mut Report<'_>) {

@@ -3,7 +3,7 @@
 use hermes_api::Name;
 use hermes_config::{Problem, nearest};
 
-use crate::resources::{Finding, Findings, Graph, Key, Kind, Tree};
+use crate::resources::{Finding, Findings, Graph, Key, Kind, Resource, Tree};
 
 /// A tree, and the mistakes found in it.
 pub(super) struct Report<'t> {
@@ -40,23 +40,61 @@ impl<'t> Report<'t> {
         if self.tree.resource(&wanted).is_some() {
             return true;
         }
-        let known: Vec<&str> = self
-            .tree
-            .of_kind(kind)
-            .map(|resource| resource.key().name.as_str())
-            .collect();
+        let known = self.known(key, kind);
         let remedy = instead(name.as_str(), &known, kind);
         let word = kind.word().to_ascii_lowercase();
         self.add(key, field, format!("there is no {word} `{name}`"), remedy);
         false
     }
 
-    /// Adds a mistake unless the field names a proxy.
-    pub(super) fn refers_to_proxy(&mut self, key: &Key, field: &str, name: &Name) -> bool {
-        if self.graph.node(name).is_some() {
-            return true;
+    /// Names of a kind that the author of a resource may know: those of its tenant, and the operator's nodes.
+    pub(super) fn known(&self, key: &Key, kind: Kind) -> Vec<&'t str> {
+        let is_visible = |other: &Key| {
+            other.tenant == key.tenant || (kind == Kind::Node && other.is_operators())
+        };
+        let resources = self.tree.of_kind(kind).map(Resource::key);
+        let visible = resources.filter(|other| is_visible(other));
+        visible.map(|other| other.name.as_str()).collect()
+    }
+
+    /// A resource, and where it is written.
+    pub(super) fn whereabouts(&self, key: &Key) -> String {
+        match self.tree.origin(key) {
+            Some(origin) => format!("{key} ({}:{})", origin.file, origin.line),
+            None => key.to_string(),
         }
-        if self.tree.node(name).is_some() {
+    }
+
+    /// Adds a mistake unless the field names a proxy that the resource's tenant may use.
+    pub(super) fn refers_to_proxy(&mut self, key: &Key, field: &str, name: &Name) -> bool {
+        let node_key = self.tree.node_key(name);
+        let found = self.graph.node(name);
+        if let Some(node) =
+            found.filter(|_| node_key.tenant == key.tenant || node_key.is_operators())
+        {
+            let is_usable = node_key.tenant == key.tenant || node.tenants.contains(&key.tenant);
+            if !is_usable {
+                let place = self.whereabouts(&node_key);
+                let reason = format!("{place} is not for the tenant `{}`", key.tenant);
+                let remedy = format!(
+                    "the overlay's operator adds `tenants: [{}]` to it",
+                    key.tenant
+                );
+                self.add(key, field, reason, remedy);
+            }
+            return is_usable;
+        }
+        if found.is_some() && key.is_operators() {
+            let place = self.whereabouts(&node_key);
+            self.add(
+                key,
+                field,
+                format!("{place} is a tenant's own"),
+                "name a node of the operator",
+            );
+            return false;
+        }
+        if found.is_none() && self.tree.node(name).is_some() {
             let reason = format!("`{name}` is a user's device, and others cannot send to it");
             self.add(key, field, reason, "name a node without `user`");
             return false;

@@ -3,6 +3,7 @@
 use hermes_config::model::{UserMatch, UserPattern};
 
 use super::report::{Report, instead};
+use super::tenants::member;
 use crate::resources::specs::PolicySpec;
 use crate::resources::{Key, Kind, Spec};
 
@@ -12,13 +13,20 @@ pub(super) fn groups(report: &mut Report<'_>) {
         let Spec::Group(group) = resource.spec() else {
             continue;
         };
-        for (index, member) in group.members.iter().enumerate() {
-            let is_group = member.group().is_some() || member.claim_group().is_some();
-            if is_group || member.is_certified_user() {
-                let reason = format!("`{member}` is no user");
+        for (index, listed) in group.members.iter().enumerate() {
+            let is_group = listed.group().is_some() || listed.claim_group().is_some();
+            if is_group || listed.is_certified_user() {
+                let reason = format!("`{listed}` is no user");
                 let field = format!("spec.members[{index}]");
                 report.add(resource.key(), &field, reason, "list users");
             }
+            let field = format!("spec.members[{index}]");
+            member(
+                resource.key(),
+                &field,
+                &UserMatch::Pattern(listed.clone()),
+                report,
+            );
         }
     }
 }
@@ -61,6 +69,7 @@ fn of_one_node(key: &Key, policy: &PolicySpec, index: usize, report: &mut Report
 /// Groups that conditions name.
 pub(super) fn users_of(key: &Key, field: &str, users: &[UserMatch], report: &mut Report<'_>) {
     for (index, user) in users.iter().enumerate() {
+        member(key, &format!("{field}[{index}]"), user, report);
         let UserMatch::Pattern(pattern) = user else {
             continue;
         };
@@ -74,11 +83,7 @@ pub(super) fn users_of(key: &Key, field: &str, users: &[UserMatch], report: &mut
 
 fn group_of(key: &Key, field: &str, pattern: &UserPattern, report: &mut Report<'_>) {
     let Some(name) = pattern.group() else { return };
-    let tree = report.tree;
-    let known: Vec<&str> = tree
-        .of_kind(Kind::Group)
-        .map(|resource| resource.key().name.as_str())
-        .collect();
+    let known = report.known(key, Kind::Group);
     if !known.contains(&name) {
         let remedy = instead(name, &known, Kind::Group);
         report.add(key, field, format!("there is no group `{name}`"), remedy);

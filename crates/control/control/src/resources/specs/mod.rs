@@ -8,6 +8,7 @@ mod overlay;
 mod policy;
 mod route;
 mod service;
+mod tenant;
 
 pub use group::{GroupSpec, UserSpec};
 pub use link::LinkSpec;
@@ -17,3 +18,4 @@ pub use overlay::{Guards, OverlaySpec, RolloutPlan};
 pub use policy::PolicySpec;
 pub use route::RouteSpec;
 pub use service::{ServiceEnd, ServiceSpec};
+pub use tenant::TenantSpec;

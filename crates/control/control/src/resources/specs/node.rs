@@ -29,6 +29,10 @@ pub struct NodeSpec {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub user: Option<Name>,
+    /// Tenants that may lead their ways through this node of the overlay's operator, and dial servers from it. Default: none.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub tenants: Vec<Name>,
     /// Where it stands; endpoints in the same zone are preferred. Default: nowhere.
     #[serde(default)]
     pub zone: Option<String>,
