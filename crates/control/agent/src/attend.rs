@@ -30,6 +30,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 #[doc(alias = "bound")]
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// The longest pause of a node that knows several controllers.
+#[doc(alias = "bound")]
+const SHORT_PAUSE: Duration = Duration::from_secs(3);
+
 /// How often the node is asked whether it has returned from an unconfirmed document.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -110,13 +114,22 @@ pub async fn attend<S: Subject>(mut agent: Agent<S>) -> Result<(), Ended> {
                 agent.follow(&mut machine, session).await?
             }
             Err(NotJoined::Refused(reason)) => return Err(Ended::Left(reason)),
-            Err(error) => error.to_string(),
+            Err(error) => {
+                // Another controller may be there.
+                agent.membership.turn_to_next();
+                error.to_string()
+            }
         };
         // Messages on their way are lost with the stream.
         machine.disconnected();
         tracing::info!("the controller is away, the node goes on: {lost}");
         agent.wait(&mut machine, jittered(pause)).await?;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        // Where there are others, one that is lost is soon followed by another.
+        let longest = match agent.membership.controllers.is_empty() {
+            true => LONGEST_PAUSE,
+            false => SHORT_PAUSE,
+        };
+        pause = (pause * 2).min(longest);
     }
 }
 
@@ -180,7 +193,12 @@ impl<S: Subject> Agent<S> {
         loop {
             let effects = tokio::select! {
                 message = session.messages.message() => match message {
-                    Ok(Some(message)) => self.heard(machine, message),
+                    Ok(Some(message)) => {
+                        if self.has_moved(&message).await? {
+                            return Ok("another controller leads".to_owned());
+                        }
+                        self.heard(machine, message)
+                    }
                     Ok(None) => return Ok("it ended the stream".to_owned()),
                     Err(status) if status.code() == tonic::Code::PermissionDenied => {
                         return Err(Ended::Left(status.message().to_owned()));
@@ -244,6 +262,21 @@ impl<S: Subject> Agent<S> {
         Ok(machine.returned(self.state.current(&key)?))
     }
 
+    /// Keeps the controllers of a message that tells of them; returns whether another one is to be attended.
+    async fn has_moved(&mut self, message: &ControllerMessage) -> io::Result<bool> {
+        let Some(controller_message::Content::Controllers(told)) = &message.content else {
+            return Ok(false);
+        };
+        let before = self.membership.clone();
+        self.membership.follow(told);
+        if self.membership != before {
+            let state = self.state.clone();
+            let membership = self.membership.clone();
+            blocking(move || state.keep_controllers(&membership)).await?;
+        }
+        Ok(self.membership.controller != before.controller)
+    }
+
     fn heard(&self, machine: &mut Machine, message: ControllerMessage) -> Vec<Effect> {
         let has = |hash: &Hash| self.state.has_part(hash);
         match message.content {
@@ -253,7 +286,8 @@ impl<S: Subject> Agent<S> {
                 Ok(notice) => machine.noticed(notice),
                 Err(_) => Vec::new(),
             },
-            None => Vec::new(),
+            // They were looked at before.
+            Some(controller_message::Content::Controllers(_)) | None => Vec::new(),
         }
     }
 

@@ -12,6 +12,7 @@
 
 pub mod attend;
 mod connection;
+mod controllers;
 pub mod enrol;
 mod machine;
 mod membership;

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use hermes_api::{BadStatement, JoinAnswer, Name, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
+use crate::controllers;
+
 /// A node's place in its overlay; its key and certificate lie beside it ([`State`](crate::State)).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,6 +24,9 @@ pub struct Membership {
     pub statement_key: String,
     /// The controller, as `https://hub:7443`.
     pub controller: String,
+    /// Others of the same overlay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub controllers: Vec<String>,
     /// Where programs of this machine speak to it, instead of where devices of the overlay listen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web: Option<SocketAddr>,
@@ -43,6 +48,7 @@ impl Membership {
             node: name(&answer.node)?,
             user: user.map(|user| name(user)).transpose()?,
             statement_key: answer.statement_key.clone(),
+            controllers: controllers::told(&answer.controllers),
             controller,
             web: None,
         })

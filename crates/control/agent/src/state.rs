@@ -79,6 +79,14 @@ impl State {
         certificates: &str,
     ) -> io::Result<()> {
         replace_file(&self.path("node.pem"), certificates)?;
+        self.keep_controllers(membership)
+    }
+
+    /// Keeps the membership alone, such as with other controllers.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub(crate) fn keep_controllers(&self, membership: &Membership) -> io::Result<()> {
         let text = serde_json::to_string_pretty(membership).map_err(io::Error::other)?;
         replace_file(&self.path("membership.json"), &text)
     }

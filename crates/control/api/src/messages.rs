@@ -20,6 +20,8 @@ pub mod methods {
     pub const RENEW: &str = "/hermes.control.v1.Controller/Renew";
     /// A stream of [`AgentMessage`](super::AgentMessage) to one of [`ControllerMessage`](super::ControllerMessage).
     pub const ATTEND: &str = "/hermes.control.v1.Controller/Attend";
+    /// [`Operation`](super::Operation) to [`OperationAnswer`](super::OperationAnswer), between controllers.
+    pub const OPERATE: &str = "/hermes.control.v1.Controller/Operate";
 }
 
 /// A node asks to become a member.
@@ -74,6 +76,9 @@ pub struct JoinAnswer {
     /// The key of statements, as [`VerifyingKey::to_text`](crate::VerifyingKey::to_text).
     #[prost(string, tag = "7")]
     pub statement_key: String,
+    /// Addresses of all controllers of the overlay, such as `https://hub:7443`; empty where there is one.
+    #[prost(string, repeated, tag = "8")]
+    pub controllers: Vec<String>,
 }
 
 /// From an agent.
@@ -171,7 +176,7 @@ pub struct Mistake {
 #[derive(Clone, PartialEq, Message)]
 pub struct ControllerMessage {
     /// Its content; a message without one is of a later version and ignored.
-    #[prost(oneof = "controller_message::Content", tags = "1, 2, 3")]
+    #[prost(oneof = "controller_message::Content", tags = "1, 2, 3, 10")]
     pub content: Option<controller_message::Content>,
 }
 
@@ -189,6 +194,9 @@ pub mod controller_message {
         /// Something that changes no document.
         #[prost(enumeration = "super::Notice", tag = "3")]
         Notice(i32),
+        /// The controllers of the overlay.
+        #[prost(message, tag = "10")]
+        Controllers(super::Controllers),
     }
 }
 
@@ -201,6 +209,45 @@ pub struct Offer {
     /// See [`SignedStatement::signature`](crate::SignedStatement::signature).
     #[prost(bytes = "vec", tag = "2")]
     pub signature: Vec<u8>,
+}
+
+/// The controllers of an overlay. A node attends the one that leads.
+#[derive(Clone, PartialEq, Message)]
+pub struct Controllers {
+    /// Addresses of all, such as `https://hub:7443`.
+    #[prost(string, repeated, tag = "1")]
+    pub urls: Vec<String>,
+    /// The one to attend instead of this one; empty if this one leads.
+    #[prost(string, tag = "2")]
+    pub leader: String,
+}
+
+/// A request of an operator, which a controller passes on to the one that leads.
+#[derive(Clone, PartialEq, Message)]
+pub struct Operation {
+    /// It changes something.
+    #[prost(bool, tag = "1")]
+    pub changes: bool,
+    /// Of its URL.
+    #[prost(string, tag = "2")]
+    pub path: String,
+    /// Of its URL.
+    #[prost(string, tag = "3")]
+    pub query: String,
+    /// Its content.
+    #[prost(bytes = "vec", tag = "4")]
+    pub body: Vec<u8>,
+}
+
+/// The answer of the controller that leads.
+#[derive(Clone, PartialEq, Message)]
+pub struct OperationAnswer {
+    /// As of HTTP.
+    #[prost(uint32, tag = "1")]
+    pub status: u32,
+    /// Its content, JSON.
+    #[prost(bytes = "vec", tag = "2")]
+    pub body: Vec<u8>,
 }
 
 /// A piece of a blob, at most [`MAX_PART`] long. Pieces of a blob come in order, one blob after the other.

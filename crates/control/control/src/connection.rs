@@ -12,10 +12,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tonic::client::Grpc;
 
 /// How long it may take to connect, handshakes included.
@@ -63,6 +64,18 @@ impl Connection {
         tokio::time::timeout(CONNECT, handshakes(endpoint, tls)).await?
     }
 
+    /// Connects to a server that is judged by its certificates before anything is sent.
+    ///
+    /// # Errors
+    /// The server cannot be reached in time.
+    pub(crate) async fn secured(
+        endpoint: &Endpoint,
+        tls: Arc<ClientConfig>,
+    ) -> io::Result<SecuredStream> {
+        let stream = tokio::time::timeout(CONNECT, shaken(endpoint, tls)).await??;
+        Ok(SecuredStream(stream))
+    }
+
     /// Its methods.
     pub(crate) fn grpc(self, longest: usize) -> Grpc<Self> {
         // HTTP/2 wants an authority, which the servers do not look at.
@@ -70,15 +83,43 @@ impl Connection {
     }
 }
 
-async fn handshakes(endpoint: &Endpoint, tls: Option<Arc<ClientConfig>>) -> io::Result<Connection> {
+/// A stream inside TLS.
+pub(crate) struct SecuredStream(TlsStream<TcpStream>);
+
+impl SecuredStream {
+    /// The certificates of the server.
+    pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
+        let chain = self.0.get_ref().1.peer_certificates();
+        chain.map(<[_]>::to_vec).unwrap_or_default()
+    }
+
+    /// Begins HTTP/2.
+    ///
+    /// # Errors
+    /// The server does not.
+    pub(crate) async fn begin(self) -> io::Result<Connection> {
+        begin(self.0).await
+    }
+}
+
+async fn connected(endpoint: &Endpoint) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await?;
     // Requests are small, and each waits for the one before.
     stream.set_nodelay(true)?;
-    let Some(tls) = tls else {
-        return begin(stream).await;
-    };
+    Ok(stream)
+}
+
+async fn shaken(endpoint: &Endpoint, tls: Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+    let stream = connected(endpoint).await?;
     let name = ServerName::try_from(endpoint.host.clone()).map_err(io::Error::other)?;
-    begin(TlsConnector::from(tls).connect(name, stream).await?).await
+    TlsConnector::from(tls).connect(name, stream).await
+}
+
+async fn handshakes(endpoint: &Endpoint, tls: Option<Arc<ClientConfig>>) -> io::Result<Connection> {
+    match tls {
+        None => begin(connected(endpoint).await?).await,
+        Some(tls) => begin(shaken(endpoint, tls).await?).await,
+    }
 }
 
 async fn begin(

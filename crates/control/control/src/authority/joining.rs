@@ -283,6 +283,8 @@ impl Authority {
             certificates,
             authorities: self.authorities_pem()?,
             statement_key: self.signing_key()?.verifying().to_text(),
+            // Who answers knows them.
+            controllers: Vec::new(),
         })
     }
 

@@ -7,7 +7,7 @@ use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::encoding::hex;
-use super::error::{AuthorityError, DAY};
+use super::error::{AuthorityError, CONTROLLER, DAY};
 use super::generation::Generation;
 use super::issue;
 use super::root::Authority;
@@ -150,6 +150,19 @@ impl Authority {
             expires: shown.until,
             expired: now >= shown.until,
         })
+    }
+
+    /// Whether a certificate, whose key the other end has shown to have, is one of the overlay's controllers.
+    ///
+    /// # Errors
+    /// It is not, or no longer.
+    pub fn controller(&self, chain: &[CertificateDer<'_>], now: u64) -> Result<(), NotMember> {
+        let none = || NotMember::Certificate("it is no controller's".to_owned());
+        let leaf = chain.first().ok_or_else(none)?;
+        let shown = Shown::read(leaf)?;
+        self.verify(leaf, now)?;
+        let is_controller = shown.uri == format!("spiffe://{}/{CONTROLLER}", self.trust_domain);
+        is_controller.then_some(()).ok_or_else(none)
     }
 
     /// Whether the authority has issued a certificate.

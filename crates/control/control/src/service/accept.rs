@@ -38,6 +38,10 @@ const OF_A_MEMBER: u32 = 4;
 #[doc(alias = "bound")]
 const CONNECTIONS: usize = 20_000;
 
+/// Connections at once of other controllers of the overlay.
+#[doc(alias = "bound")]
+const CONTROLLERS: usize = 64;
+
 /// Connections at once of those who are no members: they only join, or learn why not.
 #[doc(alias = "bound")]
 const STRANGERS: usize = 512;
@@ -78,6 +82,7 @@ const SILENCE: Duration = Duration::from_secs(20);
 struct Rooms {
     connections: Semaphore,
     strangers: Semaphore,
+    controllers: Semaphore,
     /// By source, from the first byte until it is known who it is; of strangers, until they go.
     handshakes: Shares<IpAddr>,
     members: Shares<Name>,
@@ -87,6 +92,9 @@ struct Rooms {
 enum Standing<'a> {
     Member {
         _share: Share<Name>,
+    },
+    Controller {
+        _room: SemaphorePermit<'a>,
     },
     Stranger {
         _room: SemaphorePermit<'a>,
@@ -99,6 +107,7 @@ impl Rooms {
         Self {
             connections: Semaphore::new(CONNECTIONS),
             strangers: Semaphore::new(STRANGERS),
+            controllers: Semaphore::new(CONTROLLERS),
             handshakes: Shares::new(HANDSHAKES),
             members: Shares::new(OF_A_MEMBER),
         }
@@ -182,17 +191,23 @@ async fn standing<'a>(
     chain: Option<Arc<[CertificateDer<'static>]>>,
     share: Share<IpAddr>,
 ) -> Result<Standing<'a>, String> {
-    let member = match chain {
+    let judged = match chain {
         Some(chain) => judge(controller.clone(), chain).await,
         None => None,
     };
-    match member {
-        Some(node) => {
+    match judged {
+        Some(Judged::Member(node)) => {
             let share = rooms.members.take(node.clone());
             let too_many = || format!("{node} has {OF_A_MEMBER} connections already");
             share
                 .map(|share| Standing::Member { _share: share })
                 .ok_or_else(too_many)
+        }
+        Some(Judged::Controller) => {
+            let room = rooms.controllers.try_acquire();
+            let room =
+                room.map_err(|_| format!("{CONTROLLERS} of other controllers are there already"))?;
+            Ok(Standing::Controller { _room: room })
         }
         None => {
             let room = rooms.strangers.try_acquire();
@@ -205,11 +220,26 @@ async fn standing<'a>(
     }
 }
 
-/// The member of a certificate, if it is one's. Anyone can make a certificate, and shows nothing by it.
-async fn judge(controller: Arc<Controller>, chain: Arc<[CertificateDer<'static>]>) -> Option<Name> {
+/// The party of a certificate.
+enum Judged {
+    Member(Name),
+    Controller,
+}
+
+/// Whose certificate it is, if it is one's of the overlay. Anyone can make a certificate, and shows nothing by it.
+async fn judge(
+    controller: Arc<Controller>,
+    chain: Arc<[CertificateDer<'static>]>,
+) -> Option<Judged> {
     // The store may stand still, and must not stop the run time.
-    let judged = tokio::task::spawn_blocking(move || controller.member(&chain, unix_seconds()));
-    judged.await.ok()?.ok().map(|member| member.node)
+    let judged = tokio::task::spawn_blocking(move || {
+        if controller.is_controller(&chain) {
+            return Some(Judged::Controller);
+        }
+        let member = controller.member(&chain, unix_seconds()).ok()?;
+        Some(Judged::Member(member.node))
+    });
+    judged.await.ok()?
 }
 
 async fn serve_one(
@@ -246,7 +276,7 @@ async fn serve_one(
 
     let ended = match &standing {
         // A member stays as long as it likes.
-        Standing::Member { .. } => connection.await,
+        Standing::Member { .. } | Standing::Controller { .. } => connection.await,
         Standing::Stranger { .. } => timeout(VISIT, connection).await.unwrap_or(Ok(())),
     };
     if let Err(error) = ended {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hermes_api::{Name, Revision};
+use hermes_api::{Name, Operation, Revision};
 use hermes_config::Problem;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
@@ -29,7 +29,7 @@ use crate::resources::{self, Exposure, Finding, Findings, Key, Origin, Resource,
 
 /// Bytes of the largest request: an overlay of a hundred thousand resources.
 #[doc(alias = "bound")]
-const REQUEST: usize = 64 * 1024 * 1024;
+pub(super) const REQUEST: usize = 64 * 1024 * 1024;
 
 /// Requests at once.
 #[doc(alias = "bound")]
@@ -207,46 +207,111 @@ impl From<NotChanged> for Failed {
     }
 }
 
-async fn answer(controller: Arc<Controller>, request: Request<Incoming>) -> Response<Full<Bytes>> {
-    let answered = dispatch(controller, request).await;
-    let shown = |status, value: &Value| {
-        let body = serde_json::to_vec(value).unwrap_or_default();
-        let mut response = Response::new(Full::new(Bytes::from(body)));
-        *response.status_mut() = status;
-        response
-    };
-    match answered {
-        Ok(value) => shown(StatusCode::OK, &value),
-        Err(failed) => {
-            let value = json!({ "error": failed.reason, "problems": failed.findings });
-            shown(failed.status, &value)
+/// The answer to a request.
+pub(super) struct Answered {
+    pub(super) status: StatusCode,
+    /// JSON.
+    pub(super) value: Value,
+}
+
+impl From<Result<Value, Failed>> for Answered {
+    fn from(answered: Result<Value, Failed>) -> Self {
+        match answered {
+            Ok(value) => Self {
+                status: StatusCode::OK,
+                value,
+            },
+            Err(failed) => Self {
+                status: failed.status,
+                value: json!({ "error": failed.reason, "problems": failed.findings }),
+            },
         }
     }
 }
 
-async fn dispatch(
-    controller: Arc<Controller>,
-    request: Request<Incoming>,
-) -> Result<Value, Failed> {
-    let method = request.method().clone();
+async fn answer(controller: Arc<Controller>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let answered = match operation(request).await {
+        Ok(operation) => dispatch(controller, operation).await,
+        Err(failed) => Err(failed).into(),
+    };
+    let body = serde_json::to_vec(&answered.value).unwrap_or_default();
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = answered.status;
+    response
+}
+
+async fn operation(request: Request<Incoming>) -> Result<Operation, Failed> {
+    let changes = match *request.method() {
+        Method::GET => false,
+        Method::POST => true,
+        _ => {
+            return Err(Failed::new(StatusCode::METHOD_NOT_ALLOWED, "GET or POST"));
+        }
+    };
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let body = Limited::new(request.into_body(), REQUEST).collect().await;
     let body = body
         .map_err(|error| Failed::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?
         .to_bytes();
+    Ok(Operation {
+        changes,
+        path,
+        query,
+        body: body.into(),
+    })
+}
 
+/// Requests that every controller answers by itself, from the store. The others are the leader's.
+fn is_any_ones(operation: &Operation) -> bool {
+    const OF_ALL: [&str; 5] = ["/about", "/resources", "/history", "/backup", "/tokens"];
+    OF_ALL.contains(&operation.path.as_str())
+}
+
+async fn dispatch(controller: Arc<Controller>, operation: Operation) -> Answered {
+    if !is_any_ones(&operation)
+        && let Some(answered) = controller.passed_on(&operation).await
+    {
+        return answered;
+    }
+    operate(controller, operation).await.into()
+}
+
+/// Answers a request that another controller passes on.
+pub(super) async fn operate_as_leader(
+    controller: Arc<Controller>,
+    operation: Operation,
+) -> Answered {
+    if !controller.leads() {
+        let reason = "this controller does not lead";
+        return Err(Failed::new(StatusCode::MISDIRECTED_REQUEST, reason)).into();
+    }
+    // It would write a file on another machine than the operator's.
+    if operation.path == "/backup" {
+        return Err(Failed::new(StatusCode::NOT_FOUND, "no such request")).into();
+    }
+    operate(controller, operation).await.into()
+}
+
+async fn operate(controller: Arc<Controller>, operation: Operation) -> Result<Value, Failed> {
     // A change may take long to spread: this one waits, and blocks no thread.
-    if path == "/outcome" {
-        let revision = parsed::<Revision>(&query)?;
+    if operation.path == "/outcome" {
+        let revision = parsed::<Revision>(&operation.query)?;
         let outcome = controller.outcome(revision).await;
         return Ok(json!(outcome));
     }
     // The store may stand still, and compiling takes its time.
-    let answered = tokio::task::spawn_blocking(move || match method {
-        Method::GET => read(&controller, &path, &query),
-        Method::POST => write(&controller, &path, &body),
-        _ => Err(Failed::new(StatusCode::METHOD_NOT_ALLOWED, "GET or POST")),
+    let answered = tokio::task::spawn_blocking(move || {
+        let Operation { path, .. } = &operation;
+        if !controller.leads() {
+            // What the leader has changed by now is among the answer.
+            let unread = |error| Failed::new(StatusCode::SERVICE_UNAVAILABLE, error);
+            controller.take_part().map_err(unread)?;
+        }
+        match operation.changes {
+            false => read(&controller, path, &operation.query),
+            true => write(&controller, path, &operation.body),
+        }
     });
     let failed = |error: tokio::task::JoinError| {
         Failed::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())

@@ -62,6 +62,14 @@ async fn carry(
         ));
     };
 
+    if let Some(elsewhere) = controller.led_elsewhere().await? {
+        let message = ControllerMessage {
+            content: Some(elsewhere),
+        };
+        // A node that is gone is told by the next one that it attends.
+        let _ = out.send(Ok(message)).await;
+        return Ok(());
+    }
     let node = member.node.clone();
     let expires = member.expires;
     let user = member.user.clone();
@@ -111,12 +119,22 @@ struct NodeStream<'a> {
 
 impl NodeStream<'_> {
     async fn run(&mut self, messages: &mut Streaming<AgentMessage>) -> Result<(), Status> {
+        let mut controllers = self.controller.leadership.controllers.clone();
+        // A controller that is alone has nothing to tell.
+        let mut is_alone = self.controller.leadership.is_alone();
+        if !is_alone {
+            self.say(self.controller.told_controllers()).await?;
+        }
         self.follow().await?;
         loop {
             // The stream lasts no longer than the certificate that opened it.
             let left = Duration::from_secs(self.expires.saturating_sub(unix_seconds()));
             tokio::select! {
                 () = self.session.wake.notified() => self.follow().await?,
+                changed = controllers.changed(), if !is_alone => {
+                    is_alone = changed.is_err();
+                    self.say(self.controller.told_controllers()).await?;
+                }
                 message = messages.message() => match message? {
                     Some(message) => self.heard(message).await?,
                     None => return Ok(()),

@@ -14,11 +14,12 @@ use tonic::Status;
 use super::fleet::{Arrival, Fleet, Mark, Session, Target, Word};
 use super::in_force::InForce;
 use super::outcome::Outcome;
+use super::peers::Peers;
 use super::tls;
 use crate::authority::Authority;
 use crate::rollout::Event;
-use crate::store::Store;
 use crate::store::history::History;
+use crate::store::{Leadership, Role, Store};
 
 /// The properties of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +47,10 @@ pub struct Controller {
     /// Wakes those who wait for the end of a change.
     pub(super) steps: watch::Sender<Option<Outcome>>,
     pub(super) started: Instant,
+    pub(super) leadership: Leadership,
+    /// The part that this controller has taken: it leads once it has read the state to lead from.
+    pub(super) part: watch::Sender<Role>,
+    pub(super) peers: Peers,
 }
 
 impl Controller {
@@ -54,6 +59,19 @@ impl Controller {
     /// # Errors
     /// The store cannot be read, or its state cannot be compiled.
     pub fn open(store: Arc<dyn Store>, about: About) -> Result<Arc<Self>, String> {
+        let leadership = Leadership::alone(&about.url);
+        Self::open_shared(store, about, leadership)
+    }
+
+    /// One of the controllers of the overlay in a store, which is begun if it is empty.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_shared(
+        store: Arc<dyn Store>,
+        about: About,
+        leadership: Leadership,
+    ) -> Result<Arc<Self>, String> {
         let now = unix_seconds();
         let said = |error: &dyn std::fmt::Display| error.to_string();
         let authority = Authority::open_or_make(
@@ -68,8 +86,9 @@ impl Controller {
             .controller_identity(now)
             .map_err(|error| said(&error))?;
         let tls = tls::server_config(&identity.certificates, &identity.key)?;
+        let to_peers = tls::client_config(&identity.certificates, &identity.key)?;
         let history = History::new(store);
-        let in_force = InForce::read(&history, &authority, &about.trust_domain, now)?;
+        let in_force = InForce::read(&history, &authority, &about.trust_domain, now, None)?;
 
         Ok(Arc::new(Self {
             about,
@@ -81,6 +100,13 @@ impl Controller {
             in_force: Mutex::new(in_force),
             steps: watch::Sender::new(None),
             started: Instant::now(),
+            // Only who has the store for itself leads from the beginning.
+            part: watch::Sender::new(match leadership.is_alone() {
+                true => Role::Leads,
+                false => Role::Follows(None),
+            }),
+            leadership,
+            peers: Peers::new(to_peers),
         }))
     }
 
@@ -120,6 +146,11 @@ impl Controller {
     /// The node is no member any more.
     pub(super) fn target(&self, node: &Name, session: u64) -> Result<Option<Target>, Status> {
         let fleet = self.fleet.lock();
+        if !self.leads() || fleet.is_dismissed(session) {
+            return Err(Status::unavailable(
+                "this controller does not lead any more",
+            ));
+        }
         if !fleet.nodes().contains_key(node) {
             return Err(Status::permission_denied("the node was revoked"));
         }

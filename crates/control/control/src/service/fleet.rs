@@ -23,6 +23,8 @@ pub(super) struct Fleet {
     is_unsettled: bool,
     nodes: BTreeMap<Name, NodeRecord>,
     sessions: u64,
+    /// Streams up to this one are of an earlier time as the leader.
+    dismissed: u64,
 }
 
 /// A change that is to spread.
@@ -103,6 +105,7 @@ impl Fleet {
             is_unsettled: false,
             nodes: BTreeMap::new(),
             sessions: 0,
+            dismissed: 0,
         }
     }
 
@@ -159,6 +162,22 @@ impl Fleet {
             earlier.wake.notify_one();
         }
         session
+    }
+
+    /// The controller does not lead (any more): all streams end, and a change goes on elsewhere, if at all.
+    pub(super) fn dismiss(&mut self, published: Arc<Published>) {
+        self.wake_all();
+        *self = Self {
+            change: self.change + 1,
+            sessions: self.sessions,
+            dismissed: self.sessions,
+            ..Self::new(published)
+        };
+    }
+
+    /// Whether a stream has ended by that.
+    pub(super) fn is_dismissed(&self, session: u64) -> bool {
+        session <= self.dismissed
     }
 
     /// Whether this is the node's stream.

@@ -6,7 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hermes_api::{AgentMessage, ControllerMessage, JoinAnswer, JoinRequest, RenewRequest, methods};
+use hermes_api::{
+    AgentMessage, ControllerMessage, JoinAnswer, JoinRequest, Operation, OperationAnswer,
+    RenewRequest, methods,
+};
 use hermes_net::clock::unix_seconds;
 use hyper::body::Incoming;
 use prost::Message;
@@ -17,6 +20,7 @@ use tonic::server::Grpc;
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::admin::{self, REQUEST};
 use super::attend;
 use super::controller::Controller;
 use crate::authority::Member;
@@ -56,6 +60,17 @@ pub(super) async fn answer(
             let attend = move |request| attend(controller.clone(), caller.clone(), request);
             grpc::<AgentMessage, ControllerMessage>()
                 .streaming(Call(attend), request)
+                .await
+        }
+        methods::OPERATE => {
+            // Before its content is read: that of a controller may be long.
+            if let Err(status) = from_controller(controller.clone(), &caller).await {
+                return status.into_http();
+            }
+            let operate = move |request| operate(controller.clone(), request);
+            grpc::<Operation, OperationAnswer>()
+                .max_decoding_message_size(REQUEST + MESSAGE)
+                .unary(Call(operate), request)
                 .await
         }
         _ => Status::unimplemented("no such method").into_http(),
@@ -106,6 +121,27 @@ async fn attend(
     let member = judge(controller.clone(), caller).await?;
     let messages = attend::begin(controller, member, request.into_inner());
     Ok(Response::new(messages))
+}
+
+/// # Errors
+/// The caller is no other controller.
+async fn from_controller(controller: Arc<Controller>, caller: &Caller) -> Result<(), Status> {
+    let chain = caller.chain.clone().ok_or_else(without_certificate)?;
+    let is_one = blocking(move || controller.is_controller(&chain)).await?;
+    let refused = || Status::permission_denied("only controllers of the overlay may call this");
+    is_one.then_some(()).ok_or_else(refused)
+}
+
+/// A request of an operator at another controller.
+async fn operate(
+    controller: Arc<Controller>,
+    request: Request<Operation>,
+) -> Result<Response<OperationAnswer>, Status> {
+    let answered = admin::operate_as_leader(controller, request.into_inner()).await;
+    Ok(Response::new(OperationAnswer {
+        status: answered.status.as_u16().into(),
+        body: serde_json::to_vec(&answered.value).unwrap_or_default(),
+    }))
 }
 
 /// The member that calls.

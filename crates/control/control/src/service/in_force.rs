@@ -9,7 +9,7 @@ use hermes_api::Revision;
 use super::published::{Document, Part, Published};
 use crate::authority::Authority;
 use crate::compile::{Compiler, Recipient};
-use crate::resources::{Findings, Key, Tree};
+use crate::resources::{Findings, Key, Resource, Tree};
 use crate::store::StoreError;
 use crate::store::history::History;
 
@@ -30,19 +30,21 @@ pub(super) struct Awaiting {
 }
 
 impl InForce {
-    /// The state of the store.
+    /// The state of the store. Documents of `before` that are the same are not made again.
     pub(super) fn read(
         history: &History,
         authority: &Authority,
         domain: &str,
         now: u64,
+        before: Option<&Published>,
     ) -> Result<Self, String> {
         let said = |error: StoreError| error.to_string();
         let head = history.head().map_err(said)?;
         let tree = head.as_ref().map(|head| history.tree(head)).transpose();
         let tree = tree.map_err(said)?.unwrap_or_default();
         let revision = head.map_or(Revision::FIRST, |head| head.revision);
-        let documents = compiled(&tree, domain, None, &BTreeSet::new())
+        let changed = before.map(|before| differing(&before.tree, &tree));
+        let documents = compiled(&tree, domain, before, &changed.unwrap_or_default())
             .map_err(|findings| format!("revision {revision} cannot be compiled:\n{findings}"))?;
         let tree = Arc::new(tree);
         let published = Published {
@@ -67,6 +69,13 @@ impl InForce {
         let until = self.awaiting.as_ref().and_then(|awaiting| awaiting.until);
         until.is_some_and(|until| Instant::now() >= until)
     }
+}
+
+/// The keys by which two trees differ.
+fn differing(one: &Tree, other: &Tree) -> BTreeSet<Key> {
+    let keys = one.resources().chain(other.resources()).map(Resource::key);
+    let differs = |key: &&Key| one.resource(key) != other.resource(key);
+    keys.filter(differs).cloned().collect()
 }
 
 pub(super) fn authorities(authority: &Authority) -> Result<Part, String> {

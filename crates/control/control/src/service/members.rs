@@ -15,7 +15,11 @@ impl Controller {
     /// Why not, in words for the one who joins.
     pub(super) fn join(&self, request: &JoinRequest, now: u64) -> Result<JoinAnswer, String> {
         let joined = self.authority.join(request, &[], now);
-        joined.map_err(|refused| refused.to_string())
+        let joined = joined.map_err(|refused| refused.to_string())?;
+        Ok(JoinAnswer {
+            controllers: self.controller_urls(),
+            ..joined
+        })
     }
 
     /// Gives a member a certificate for a longer time.
@@ -29,7 +33,11 @@ impl Controller {
         now: u64,
     ) -> Result<JoinAnswer, String> {
         let renewed = self.authority.renew(chain, request, now);
-        renewed.map_err(|refused| refused.to_string())
+        let renewed = renewed.map_err(|refused| refused.to_string())?;
+        Ok(JoinAnswer {
+            controllers: self.controller_urls(),
+            ..renewed
+        })
     }
 
     /// The member of a certificate.
@@ -39,6 +47,11 @@ impl Controller {
     pub(super) fn member(&self, chain: &[CertificateDer<'_>], now: u64) -> Result<Member, String> {
         let member = self.authority.member(chain, now);
         member.map_err(|error| error.to_string())
+    }
+
+    /// Whether a certificate is one of the overlay's controllers.
+    pub(super) fn is_controller(&self, chain: &[CertificateDer<'_>]) -> bool {
+        self.authority.controller(chain, unix_seconds()).is_ok()
     }
 
     /// Makes a token.
@@ -92,13 +105,21 @@ impl Controller {
     pub(super) fn tend_once(&self) -> Result<(), String> {
         let now = unix_seconds();
         let said = |error: &dyn std::fmt::Display| error.to_string();
-        self.authority.tend(now).map_err(|error| said(&error))?;
-        self.republish("authorities and revocations of today")?;
+        // Once for all controllers, by the one that leads.
+        if self.leads() {
+            self.authority.tend(now).map_err(|error| said(&error))?;
+            self.republish("authorities and revocations of today")?;
+        }
         let identity = self
             .authority
             .controller_identity(now)
             .map_err(|error| said(&error))?;
         *self.tls.lock() = tls::server_config(&identity.certificates, &identity.key)?;
+        let to_peers = tls::client_config(&identity.certificates, &identity.key)?;
+        self.peers.renewed(to_peers);
+        if !self.leads() {
+            return Ok(());
+        }
         self.history
             .collect_garbage(now)
             .map_err(|error| said(&error))

@@ -4,6 +4,7 @@
 //!   each should have.
 //! - `controller`: the state of the overlay, and who attends. `change`: from one state of the overlay to the next. `in_force`, `published`:
 //!   a state as the controller has it and as nodes get it. `outcome`: what operators are told of changes.
+//! - `part`: one controller of several. `peers`: requests that it passes on to the one that leads.
 //! - `members`: joins, renewals, revocations. `admin`: the requests of operators.
 
 mod accept;
@@ -17,6 +18,8 @@ mod in_force;
 mod members;
 mod offering;
 mod outcome;
+mod part;
+mod peers;
 mod published;
 mod shares;
 #[cfg(test)]
@@ -42,7 +45,8 @@ impl Controller {
     pub async fn serve(self: Arc<Self>, agents: TcpListener, operators: UnixListener) {
         let agents = accept::serve(self.clone(), agents);
         let operators = admin::serve(self.clone(), operators);
-        tokio::join!(agents, operators, self.clone().tick(), self.tend());
+        let part = self.clone().follow_part();
+        tokio::join!(agents, operators, self.clone().tick(), self.tend(), part);
     }
 
     /// Changes that spread go on with time.

@@ -229,6 +229,7 @@ impl Node {
             Content::Offer(offer) => self.machine.offered(offer, &has),
             Content::BlobPart(piece) => self.machine.part(piece),
             Content::Notice(notice) => self.machine.noticed(Notice::try_from(notice).unwrap()),
+            Content::Controllers(_) => unreachable!("there is one controller"),
         };
         self.effects.extend(effects);
     }

@@ -31,6 +31,7 @@ pub struct Leadership {
     pub news: watch::Receiver<u64>,
     /// Addresses of all controllers that are there, for nodes.
     pub controllers: watch::Receiver<Vec<String>>,
+    pub(super) is_alone: bool,
 }
 
 impl Leadership {
@@ -40,7 +41,13 @@ impl Leadership {
             role: watch::Sender::new(Role::Leads).subscribe(),
             news: watch::Sender::new(0).subscribe(),
             controllers: watch::Sender::new(vec![url.to_owned()]).subscribe(),
+            is_alone: true,
         }
+    }
+
+    /// Whether the controller has its store for itself.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     /// Whether the controller leads now.

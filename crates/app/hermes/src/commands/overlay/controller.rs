@@ -1,6 +1,6 @@
 //! `hermes controller`: the desired state of an overlay, its authority, and with `--node` also one of its nodes.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,10 @@ use hermes_api::Name;
 use hermes_control::authority::TokenRequest;
 use hermes_control::resources::Resource;
 use hermes_control::service::{About, Controller, How};
-use hermes_control::store::RedbStore;
 use hermes_control::store::history::History;
+use hermes_control::store::{
+    EtcdAddress, EtcdIdentity, EtcdStore, EtcdTls, RedbStore, Store, StoreError,
+};
 use hermes_net::clock::unix_seconds;
 use serde_json::{Value, json};
 
@@ -46,6 +48,12 @@ pub struct ControllerArguments {
     /// Where the controller and its node keep their state. Default: `controller` in the folder for state.
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
+    /// Where several controllers keep the overlay together: an etcd, as etcd://HOST:2379,HOST:2379/OVERLAY. Default: a file of this
+    /// controller's own.
+    #[arg(long, value_name = "URL", conflicts_with = "overlay")]
+    store: Option<EtcdAddress>,
+    #[command(flatten)]
+    store_tls: StoreTls,
     /// Begin with a backup that `hermes backup` wrote. The folder for state must have none yet.
     #[arg(long, value_name = "FILE")]
     restore: Option<PathBuf>,
@@ -57,12 +65,36 @@ pub struct ControllerArguments {
     log: String,
 }
 
+/// The files by which a controller and etcd believe each other.
+#[derive(Debug, Args)]
+struct StoreTls {
+    /// Authorities of etcd's servers, in PEM; without it, etcd is spoken to without TLS.
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_ca: Option<PathBuf>,
+    /// The controller's certificates towards etcd, in PEM.
+    #[arg(long, value_name = "FILE", requires_all = ["store_ca", "store_key"])]
+    store_cert: Option<PathBuf>,
+    /// The key of --store-cert, in PEM.
+    #[arg(long, value_name = "FILE", requires = "store_cert")]
+    store_key: Option<PathBuf>,
+}
+
+impl StoreTls {
+    fn tls(&self) -> Option<EtcdTls> {
+        let identity = self.store_cert.clone().zip(self.store_key.clone());
+        Some(EtcdTls {
+            authorities: self.store_ca.clone()?,
+            identity: identity.map(|(certificates, key)| EtcdIdentity { certificates, key }),
+        })
+    }
+}
+
 /// Runs a controller until it is told to stop.
 ///
 /// # Errors
 /// Its folder cannot be read, another controller uses it, or its addresses cannot be bound.
 pub async fn run(arguments: ControllerArguments, output: Output) -> Result<(), Failure> {
-    let mut signals = Signals::new(arguments.until_eof)
+    let signals = Signals::new(arguments.until_eof)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
     let folder = super::folder(arguments.state.as_deref(), "controller")?;
     // Keys of the authority are in memory.
@@ -70,10 +102,52 @@ pub async fn run(arguments: ControllerArguments, output: Output) -> Result<(), F
     let _ = hermes_net::os::raise_open_files();
     let logging = Logging::start(&arguments.log, None).map_err(Failure::failed)?;
 
-    let controller = open(&arguments, &folder)?;
+    let Opened {
+        controller,
+        shared,
+        _lock,
+    } = open(&arguments, &folder)?;
+    controller.await_leader().map_err(Failure::failed)?;
     begin(&controller, &arguments)?;
     let address = serve(controller.clone(), &arguments, &folder)?;
     tell(&controller, &arguments, &folder, output);
+    let ended = until_told(
+        &controller,
+        &arguments,
+        address,
+        Outside {
+            folder: &folder,
+            logging,
+            signals,
+        },
+    )
+    .await;
+    if let Some(store) = shared {
+        // Another controller leads at once, and not only when the lease ends.
+        let _ = tokio::task::spawn_blocking(move || store.resign()).await;
+    }
+    ended
+}
+
+/// The process around a controller.
+struct Outside<'a> {
+    folder: &'a Path,
+    logging: Logging,
+    signals: Signals,
+}
+
+/// Runs its node, if it has one, until a signal ends it.
+async fn until_told(
+    controller: &Arc<Controller>,
+    arguments: &ControllerArguments,
+    address: SocketAddr,
+    outside: Outside<'_>,
+) -> Result<(), Failure> {
+    let Outside {
+        folder,
+        logging,
+        mut signals,
+    } = outside;
     match &arguments.node {
         None => {
             signals.stop_again().await;
@@ -81,14 +155,38 @@ pub async fn run(arguments: ControllerArguments, output: Output) -> Result<(), F
         }
         Some(name) => {
             let state = State::new(folder.join("node"));
-            let membership = own_membership(&controller, &state, name, address).await?;
+            let membership = own_membership(controller, &state, name, address).await?;
             member::run(state, membership, logging, signals).await
         }
     }
 }
 
-fn open(arguments: &ControllerArguments, folder: &Path) -> Result<Arc<Controller>, Failure> {
+/// A controller, and its store where others share it.
+struct Opened {
+    controller: Arc<Controller>,
+    shared: Option<Arc<EtcdStore>>,
+    /// Locked as long as the process runs, where no store does that.
+    _lock: Option<File>,
+}
+
+fn open(arguments: &ControllerArguments, folder: &Path) -> Result<Opened, Failure> {
     make_folder(folder)?;
+    let url = arguments.url.clone().unwrap_or_else(|| ControllerUrl {
+        host: super::machine_name().map_or_else(|| "localhost".to_owned(), |name| name.to_string()),
+        port: arguments.listen.port(),
+    });
+    let stored = arguments.store.as_ref().map(EtcdAddress::overlay);
+    let overlay = stored.unwrap_or(&arguments.overlay).clone();
+    let about = About {
+        trust_domain: format!("{overlay}.hermes.internal"),
+        overlay,
+        node: arguments.node.clone(),
+        url: url.to_string(),
+    };
+    if let Some(address) = &arguments.store {
+        let lock = locked(&folder.join("lock"))?;
+        return open_shared(arguments, address, about, lock);
+    }
     let file = folder.join("store.redb");
     let store = RedbStore::open(&file)
         .map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
@@ -96,23 +194,58 @@ fn open(arguments: &ControllerArguments, folder: &Path) -> Result<Arc<Controller
     if let Some(backup) = &arguments.restore {
         restore(store.clone(), backup)?;
     }
-    let url = arguments.url.clone().unwrap_or_else(|| ControllerUrl {
-        host: super::machine_name().map_or_else(|| "localhost".to_owned(), |name| name.to_string()),
-        port: arguments.listen.port(),
-    });
-    let about = About {
-        overlay: arguments.overlay.clone(),
-        trust_domain: format!("{}.hermes.internal", arguments.overlay),
-        node: arguments.node.clone(),
-        url: url.to_string(),
-    };
-    Controller::open(store, about).map_err(Failure::failed)
+    Ok(Opened {
+        controller: Controller::open(store, about).map_err(Failure::failed)?,
+        shared: None,
+        _lock: None,
+    })
 }
 
-fn restore(store: Arc<RedbStore>, backup: &Path) -> Result<(), Failure> {
+fn open_shared(
+    arguments: &ControllerArguments,
+    address: &EtcdAddress,
+    about: About,
+    lock: File,
+) -> Result<Opened, Failure> {
+    let failed = |error: StoreError| Failure::failed(error.to_string());
+    let tls = arguments.store_tls.tls();
+    if tls.is_none() && !address.is_local() {
+        tracing::warn!(
+            "etcd is spoken to without TLS: anyone who sees that traffic has the keys of the overlay's authority; give --store-ca"
+        );
+    }
+    let store = Arc::new(EtcdStore::open(address, tls.as_ref()).map_err(failed)?);
+    if let Some(backup) = &arguments.restore {
+        restore(store.clone(), backup)?;
+    }
+    let leadership = store.take_part(&about.url);
+    let controller = Controller::open_shared(store.clone(), about, leadership);
+    Ok(Opened {
+        controller: controller.map_err(Failure::failed)?,
+        shared: Some(store),
+        _lock: Some(lock),
+    })
+}
+
+/// A file that one process has at a time.
+fn locked(path: &Path) -> Result<File, Failure> {
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", path.display()));
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(|error| failed(&error))?;
+    file.try_lock()
+        .map_err(|_| failed(&"another controller runs with this state"))?;
+    Ok(file)
+}
+
+fn restore(store: Arc<dyn Store>, backup: &Path) -> Result<(), Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", backup.display()));
-    let mut file = std::fs::File::open(backup).map_err(|error| failed(&error))?;
+    let mut file = File::open(backup).map_err(|error| failed(&error))?;
     let restored = History::new(store).restore(&mut file, unix_seconds());
     restored.map(drop).map_err(|error| failed(&error))
 }
@@ -125,7 +258,8 @@ fn make_folder(folder: &Path) -> Result<(), Failure> {
 
 /// The first state of an overlay: itself, and the controller's node, by which devices enter it.
 fn begin(controller: &Controller, arguments: &ControllerArguments) -> Result<(), Failure> {
-    if !controller.is_empty() {
+    // Where several begin at once, the first leader does it.
+    if !controller.is_empty() || !controller.leads() {
         return Ok(());
     }
     let made = first(arguments, &controller.about().url).map_err(Failure::failed)?;
@@ -174,7 +308,7 @@ fn serve(
         .map_err(unbound(arguments.listen.to_string()))?;
     let address = agents.local_addr().unwrap_or(arguments.listen);
     let socket = folder.join(SOCKET);
-    // The store is locked by this process: a socket that is there belongs to one that has ended.
+    // The store in the folder is locked by this process: a socket that is there belongs to one that has ended.
     let _ = std::fs::remove_file(&socket);
     let operators = std::os::unix::net::UnixListener::bind(&socket)
         .map_err(unbound(socket.display().to_string()))?;

@@ -85,6 +85,7 @@ impl Election {
             role: self.role.subscribe(),
             news: self.news.subscribe(),
             controllers: self.controllers.subscribe(),
+            is_alone: false,
         }
     }
 
