@@ -136,6 +136,8 @@ impl<'t> Compiler<'t> {
                 if node.is_device() {
                     let mut reads = of_devices();
                     reads.keys.insert(key);
+                    let slices = node.slices.iter().map(|slice| slice.0.clone());
+                    reads.keys.extend(slices);
                     return Ok(compiled(of_device(Some((name, node)))?, reads, u32::MAX));
                 }
                 let draft = proxy::document(plan, name, node);
@@ -186,6 +188,7 @@ fn of_proxy(key: Key, draft: &Draft) -> Reads {
             Kind::User,
             Kind::Policy,
             Kind::Tenant,
+            Kind::Slice,
         ]),
     }
 }

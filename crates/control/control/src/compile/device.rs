@@ -7,6 +7,7 @@ use serde_json::json;
 use super::draft::Draft;
 use super::plan::Plan;
 use super::proxy::own_listeners;
+use super::slices;
 use super::source_map::SourceField;
 use super::upstreams::{Reached, of_nodes};
 use crate::resources::{Finding, NodeSpec};
@@ -54,7 +55,11 @@ pub(super) fn document(plan: &Plan<'_>, own: Option<(&Name, &NodeSpec)>) -> Resu
         }
         own_listeners(key, node, &mut draft);
     }
-    if draft.lacks("listeners") {
+    let has_web = !draft.lacks("listeners");
+    if let (Some(key), Some((_, node))) = (&own_key, own) {
+        slices::add_listeners(plan, key, node, &mut draft);
+    }
+    if !has_web {
         draft.entry("listeners", "web", json!({ "http": WEB }), None);
     }
 

@@ -33,6 +33,7 @@ mod proxy;
 mod rank;
 mod reads;
 mod routes;
+mod slices;
 mod source_map;
 mod targets;
 mod tenant_rules;

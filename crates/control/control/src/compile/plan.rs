@@ -9,6 +9,7 @@ use hermes_config::{Problem, element};
 
 use super::detour::{Detour, Step, Terrain};
 use super::rank::ranks;
+use super::slices::{SlicePlan, slices};
 use super::tenants::{TenantPlan, tenants};
 use crate::resources::{
     DEFAULT_TENANT, Finding, Findings, Graph, Key, Kind, NameSpec, Resource, ServiceSpec, Spec,
@@ -27,6 +28,7 @@ pub(super) struct Plan<'t> {
     /// In the order in which nodes ask for them.
     pub(super) names: Vec<NamePlan<'t>>,
     pub(super) detours: Vec<Detour<'t>>,
+    pub(super) slices: Vec<SlicePlan<'t>>,
     /// The nodes that send to each node.
     senders: BTreeMap<&'t Name, BTreeSet<&'t Name>>,
     ranks: BTreeMap<&'t Name, u32>,
@@ -71,10 +73,12 @@ impl<'t> Plan<'t> {
             services: BTreeMap::new(),
             names: names(tree),
             detours: Vec::new(),
+            slices: Vec::new(),
             senders: BTreeMap::new(),
             ranks: BTreeMap::new(),
         };
         plan.services = plan.find_services();
+        plan.slices = slices(&plan);
 
         let mut findings = Findings::default();
         for resource in tree.of_kind(Kind::Route) {
@@ -220,6 +224,12 @@ impl<'t> Plan<'t> {
         for service in self.services.values() {
             for from in &service.passed {
                 let hops = service.ways.hops(self.graph_of(service.key), from);
+                hops.iter().for_each(|hop| add(from, hop.node));
+            }
+        }
+        for slice in &self.slices {
+            for from in &slice.passed {
+                let hops = slice.ways.hops(self.graph_of(slice.key), from);
                 hops.iter().for_each(|hop| add(from, hop.node));
             }
         }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json, json};
 use super::draft::{Draft, OVERLAY};
 use super::plan::Plan;
 use super::routes::groups_of;
+use super::slices;
 use super::source_map::SourceField;
 use super::tenants::NamedGroup;
 use super::{attachments, tenant_rules};
@@ -45,6 +46,7 @@ pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
         list.extend(attachments::rule(plan, node));
         list.push(strangers());
     }
+    slices::add_rules(plan, node, &mut list, draft);
     // What tenants have comes first, so that no rule of the operator decides about it.
     let mut asked = tenant_rules::rules(plan, node);
     asked.extend(rules(plan, node));
@@ -62,6 +64,10 @@ pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
 
 /// The rules of the operator's policies about names that a node knows, in their order.
 fn rules<'t>(plan: &Plan<'t>, node: &Name) -> Vec<Asked<'t>> {
+    // None of the operator's names leads through a tenant's node, which is to know nothing of them.
+    if !plan.tree.node_key(node).is_operators() {
+        return Vec::new();
+    }
     let known = KnownTargets::at(plan, node);
     let mut rules = Vec::new();
     let policies = policies(plan, node).into_iter();

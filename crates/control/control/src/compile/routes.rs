@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use super::detour::{Detour, Step};
 use super::draft::Draft;
 use super::plan::{NamePlan, Plan, ServicePlan};
+use super::slices;
 use super::source_map::SourceField;
 use super::tenant_rules::targets_at;
 use super::tenants::{NamedGroup, TenantPlan};
@@ -18,6 +19,7 @@ use crate::resources::{Key, Kind};
 
 /// Adds the routes of a node, and the upstreams that they name.
 pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
+    slices::add_routes(plan, node, draft);
     let mut made = Vec::new();
     // A tenant's users mean its names before those of the operator.
     for is_operators in [false, true] {

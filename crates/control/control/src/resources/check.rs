@@ -6,6 +6,7 @@ mod nodes;
 mod references;
 mod report;
 mod rules;
+mod slices;
 mod tenants;
 
 use report::Report;
@@ -29,6 +30,7 @@ pub fn check(tree: &Tree) -> Result<(), Findings> {
     names::routes(&mut report);
     rules::groups(&mut report);
     rules::policies(&mut report);
+    slices::slices(&mut report);
     entry::entries(&mut report);
     report.findings.or(())
 }

@@ -33,6 +33,8 @@ pub enum Kind {
     Policy,
     /// Users and resources that others do not see.
     Tenant,
+    /// Addresses that some users reach by IP.
+    Slice,
 }
 
 /// The name of a resource, written as `Kind/tenant/name`.
@@ -53,7 +55,7 @@ pub struct BadKey(String);
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Overlay,
         Self::Node,
         Self::Link,
@@ -64,10 +66,11 @@ impl Kind {
         Self::Group,
         Self::Policy,
         Self::Tenant,
+        Self::Slice,
     ];
 
     /// Kinds that the design knows and this version does not.
-    pub(super) const LATER: [&str; 5] = ["Slice", "Secret", "Peering", "Placement", "Objective"];
+    pub(super) const LATER: [&str; 4] = ["Secret", "Peering", "Placement", "Objective"];
 
     /// As it is written.
     pub const fn word(self) -> &'static str {
@@ -82,6 +85,7 @@ impl Kind {
             Self::Group => "Group",
             Self::Policy => "Policy",
             Self::Tenant => "Tenant",
+            Self::Slice => "Slice",
         }
     }
 

@@ -30,7 +30,7 @@ pub use read::{Source, read};
 pub use resource::{API_VERSION, Metadata, Resource, Spec, format};
 pub use specs::{
     GroupSpec, Guards, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RolloutPlan,
-    RouteSpec, ServiceEnd, ServiceSpec, TenantSpec, UserSpec,
+    RouteSpec, ServiceEnd, ServiceSpec, SliceName, SliceSpec, TenantSpec, UserSpec,
 };
 pub use tree::{Tree, TreeFull};
 pub(crate) use ways::{NextHop, WayFinder, Ways};

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 use super::key::{DEFAULT_TENANT, default_tenant};
 use super::specs::{
     GroupSpec, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RouteSpec, ServiceSpec,
-    TenantSpec, UserSpec,
+    SliceSpec, TenantSpec, UserSpec,
 };
 use super::{Finding, Key, Kind};
 
@@ -54,6 +54,8 @@ pub enum Spec {
     Policy(PolicySpec),
     /// Users of a tenant.
     Tenant(TenantSpec),
+    /// Addresses that some users reach by IP.
+    Slice(Box<SliceSpec>),
 }
 
 /// The envelope of every kind.
@@ -106,6 +108,7 @@ impl Resource {
             Kind::Group => Self::typed(kind, json, Spec::Group),
             Kind::Policy => Self::typed(kind, json, Spec::Policy),
             Kind::Tenant => Self::typed(kind, json, Spec::Tenant),
+            Kind::Slice => Self::typed(kind, json, |spec| Spec::Slice(Box::new(spec))),
         }
         .map_err(Finding::from)
     }

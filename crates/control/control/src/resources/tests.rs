@@ -92,7 +92,7 @@ apiVersion: hermes/v1
 metadata: { name: Hub }
 spec: { ingres: true }
 ---
-kind: Slice
+kind: Objective
 ---
 kind: Nodes
 ---

@@ -8,6 +8,7 @@ mod overlay;
 mod policy;
 mod route;
 mod service;
+mod slice;
 mod tenant;
 
 pub use group::{GroupSpec, UserSpec};
@@ -18,4 +19,5 @@ pub use overlay::{Guards, OverlaySpec, RolloutPlan};
 pub use policy::PolicySpec;
 pub use route::RouteSpec;
 pub use service::{ServiceEnd, ServiceSpec};
+pub use slice::{SliceName, SliceSpec};
 pub use tenant::TenantSpec;

@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
+use super::SliceName;
+
 /// A proxy of the overlay, or a device of a user that wants other listeners than all devices have.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -33,6 +35,10 @@ pub struct NodeSpec {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub tenants: Vec<Name>,
+    /// Slices that a user's device reaches by IP, through a TUN device each; that needs `CAP_NET_ADMIN`. Default: none.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub slices: Vec<SliceName>,
     /// Where it stands; endpoints in the same zone are preferred. Default: nowhere.
     #[serde(default)]
     pub zone: Option<String>,
