@@ -29,6 +29,7 @@ pub mod h3;
 mod held;
 mod incoming;
 mod interim;
+mod link_ends;
 mod offered;
 mod outgoing;
 mod pace;

@@ -33,6 +33,7 @@ pub mod gate;
 pub mod h2c;
 pub mod h3c;
 pub mod h3flood;
+pub mod h3mistake;
 pub mod haproxy;
 pub mod head;
 pub mod http_peers;

@@ -26,7 +26,7 @@ use crate::h2::{
     FRAME_SIZE, HEADER_TABLE, SEND_BUFFER, STREAM_WINDOW, StreamReceiver, StreamSender, convert,
 };
 use crate::pending::{Awaited, Event};
-use crate::{Incoming, Kind, Outgoing, RequestHead};
+use crate::{Incoming, Kind, Outgoing, RequestHead, link_ends};
 
 /// A connection to a proxy or an origin. Clones share it; it closes when the last clone and the last stream are gone.
 #[derive(Debug, Clone)]
@@ -324,11 +324,19 @@ async fn drive(
                     windows.allow(joint.core().machine.peer().streams as usize);
                     settled.send_replace(true);
                 }
-                Some(News::Goaway) => state.alive.store(false, Ordering::Relaxed),
+                Some(News::Goaway(reason)) => {
+                    state.alive.store(false, Ordering::Relaxed);
+                    link_ends::tell_goaway(&state.source.peer, reason);
+                }
                 Some(News::Retire) => state.retired.store(true, Ordering::Relaxed),
                 Some(News::Grow(window)) => windows.grow(window),
                 Some(News::Request(..) | News::Refuse(..)) => {}
-                None => return,
+                None => {
+                    if let Some(failure) = joint.core().machine.failure() {
+                        link_ends::tell_own(2, &state.source.peer, &failure);
+                    }
+                    return;
+                }
             },
             change = windows.change() => windows.apply(joint, change),
             () = account.ended() => return,

@@ -26,8 +26,8 @@ pub(crate) enum News {
     Refuse(StreamHandle, StatusCode, Cow<'static, str>),
     /// The peer's SETTINGS have come.
     Settled,
-    /// The peer takes no more streams.
-    Goaway,
+    /// The peer takes no more streams, for this reason.
+    Goaway(Reason),
     /// Another connection should take over.
     Retire,
     /// The window of each stream should be this many bytes.
@@ -69,9 +69,9 @@ impl Joint {
                     self.pongs.fetch_add(1, Ordering::Relaxed);
                     self.answered.notify_waiters();
                 }
-                Event::Goaway { .. } => {
+                Event::Goaway { reason } => {
                     self.openable.notify_waiters();
-                    news.push_back(News::Goaway);
+                    news.push_back(News::Goaway(reason));
                 }
                 Event::Retire => news.push_back(News::Retire),
                 Event::PriorityUpdate { stream, signal } => {

@@ -8,9 +8,8 @@ use hermes_net::clock;
 use hermes_net::memory::Account;
 use hermes_net::quic::{Connection, ConnectionError};
 use hermes_proto::h3::{Code, Fault, Role, Settings};
-use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::datagrams::Registry;
 use super::errors;
@@ -20,22 +19,7 @@ use super::load;
 use super::priority::{Order, Priorities};
 use super::tables::{SectionBounds, Tables};
 use crate::error::{Cause, EVICTED, Reset, StreamError};
-
-/// One line of the log about links that end, of all links: an origin can end its own as often as it is asked.
-#[doc(alias = "bound")]
-const TELL: Duration = Duration::from_secs(1);
-
-/// Whether it is time for a line about a link that has ended.
-fn may_tell() -> bool {
-    static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut told = TOLD.lock();
-    let now = clock::now();
-    let is_due = told.is_none_or(|told| now.saturating_duration_since(told) >= TELL);
-    if is_due {
-        *told = Some(now);
-    }
-    is_due
-}
+use crate::link_ends;
 
 /// One connection.
 #[derive(Debug)]
@@ -103,12 +87,10 @@ impl Shared {
         // Only the first mistake counts: later ones may follow from it.
         let _ = self.end.fault.set(fault);
         let peer = &self.connection.info().peer;
-        // Everything on a link ends, of many users.
-        if self.is_link() && may_tell() {
-            tracing::warn!(%peer, %fault, "a link over HTTP/3 is closed for an error of the peer");
-        } else {
-            tracing::debug!(%peer, %fault, "HTTP/3 connection ended");
+        if self.is_link() {
+            link_ends::tell_own(3, peer, &fault);
         }
+        tracing::debug!(%peer, %fault, "HTTP/3 connection ended");
         self.connection
             .close(fault.code.number(), fault.reason.as_bytes());
     }
@@ -143,9 +125,9 @@ impl Shared {
             return;
         };
         let code = Code::from(code);
-        if self.is_link() && errors::reset(code) != Reset::Unneeded && may_tell() {
+        if self.is_link() && errors::reset(code) != Reset::Unneeded {
             let peer = &self.connection.info().peer;
-            tracing::warn!(%peer, %code, reason, "the peer has closed a link over HTTP/3");
+            link_ends::tell_peers(3, peer, &code, &reason);
         }
     }
 

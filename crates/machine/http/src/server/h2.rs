@@ -24,6 +24,7 @@ use crate::h2::{
     FRAME_SIZE, HEADER_TABLE, PUBLIC_FRAME_SIZE, PUBLIC_WINDOW, SEND_BUFFER, STREAM_WINDOW,
     StreamReceiver, convert,
 };
+use crate::link_ends;
 use crate::pace::Pace;
 use crate::responders::StreamResponder;
 use crate::{Incoming, Offered, Responder};
@@ -135,7 +136,10 @@ impl<H: Handler> Serving<'_, H> {
             News::Refuse(stream, status, words) => self.offers.refuse(&stream, status, &words),
             News::Retire => self.drain(),
             News::Grow(window) => self.windows.grow(window),
-            News::Settled | News::Goaway => {}
+            News::Goaway(reason) if self.offers.options.link => {
+                link_ends::tell_goaway(&self.offers.source.peer, reason);
+            }
+            News::Settled | News::Goaway(_) => {}
         }
     }
 
@@ -155,6 +159,9 @@ impl<H: Handler> Serving<'_, H> {
     fn explain_end(&self) {
         if let Some(error) = self.joint.core().machine.failure() {
             let peer = &self.offers.source.peer;
+            if self.offers.options.link {
+                link_ends::tell_own(2, peer, &error);
+            }
             if error.words == NO_ROOM {
                 // A line of its own: those of one kind about one peer are few.
                 tracing::warn!(%peer, "connection ended: {NO_ROOM}");

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
+use hermes_tests::eventually::eventually_true;
 use hermes_tests::frames::{
     CONTINUATION, DATA, END_HEADERS, ENHANCE_YOUR_CALM, GOAWAY, HEADERS, HELLO, PING, RST_STREAM,
     SETTINGS, WINDOW_UPDATE, field, frame, parse,
@@ -83,7 +84,12 @@ fn frames_in(heard: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
 
 /// The error that the node ended the link with.
 fn farewell(heard: &[u8]) -> Option<u32> {
-    let frames = frames_in(heard);
+    farewell_in(heard.get(PREFACE..).unwrap_or_default())
+}
+
+/// The error in the last GOAWAY among these frames.
+fn farewell_in(frames: &[u8]) -> Option<u32> {
+    let frames = parse(frames);
     let last = frames.iter().rfind(|(kind, ..)| *kind == GOAWAY)?;
     last.3.get(4..8)?.try_into().ok().map(u32::from_be_bytes)
 }
@@ -156,6 +162,9 @@ fn a_server_that_floods_loses_its_link() {
             "{kind}: {answer:?}"
         );
         assert_eq!(farewell(&heard.join().unwrap()), Some(error), "{kind}");
+        // Everything on it has ended, and the log says why.
+        let words = "a link over HTTP/2 is closed for an error of the peer";
+        eventually_true(kind, || node.log().contains(words));
         assert_eq!(
             curl(&["-x", &node.url("web"), "http://GOOD/a"]).status,
             200,
@@ -293,5 +302,49 @@ fn a_client_is_told_to_go_before_its_stream_identifiers_end() {
         assert!(heard.iter().any(
             |(kind, _, number, fields)| (*kind, *number) == (HEADERS, last) && fields[0] == 0x88
         ));
+    }
+}
+
+#[test]
+fn a_link_that_its_server_closes_for_an_error_is_told_with_the_code() {
+    let good = origins::http();
+    // INTERNAL_ERROR, and NO_ERROR as from a server that is started anew.
+    for (code, is_told) in [(2, true), (0, false)] {
+        let (address, heard) = flooding(frame(GOAWAY, 0, 0, &[0, 0, 0, 0, 0, 0, 0, code]));
+        let node = node(address, good.address());
+        let answer = curl(&["-x", &node.url("web"), "http://EVIL/", "-m", "1"]);
+        assert_ne!(answer.status, 200, "{answer:?}");
+        drop(answer);
+        let words = "the peer has closed a link over HTTP/2";
+        if is_told {
+            eventually_true("the log", || node.log().contains(words));
+            assert!(node.log().contains("INTERNAL_ERROR"), "{}", node.log());
+        } else {
+            assert!(!node.log().contains(words), "{}", node.log());
+        }
+        drop(node);
+        drop(heard);
+    }
+}
+
+#[test]
+fn a_link_that_its_client_floods_is_told_where_it_ends() {
+    for (listener, is_link) in [
+        ("insecure_trust: [127.0.0.0/8]", true),
+        ("public: true", false),
+    ] {
+        let node = Node::start(
+            "edge",
+            &format!(
+                "listeners: {{ web: {{ http: 127.0.0.1:0, {listener} }} }}\nroutes: [ {{ respond: {{ status: 200 }} }} ]\n"
+            ),
+        );
+        let mut raw = hermes_tests::raw::Raw::connect(node.address("web"));
+        raw.send(HELLO);
+        raw.send(frame(PING, 0, 0, &[0; 8]).repeat(5_000));
+        assert_eq!(farewell_in(&raw.rest().0), Some(ENHANCE_YOUR_CALM));
+        eventually_true("the log", || node.log().contains("connection ended"));
+        let words = "a link over HTTP/2 is closed for an error of the peer";
+        assert_eq!(node.log().contains(words), is_link, "{}", node.log());
     }
 }

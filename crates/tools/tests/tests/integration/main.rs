@@ -35,6 +35,7 @@ mod http;
 mod http3;
 mod identity;
 mod limits;
+mod link_ends;
 mod listeners;
 mod local_ends;
 mod malformed;
