@@ -201,7 +201,7 @@ pub(super) fn identity_of(authority: &TrustAnchor<'_>) -> Digest {
     identity(&[&authority.subject, &authority.subject_public_key_info])
 }
 
-/// The lists of a file, at least one, each of which can be used.
+/// The lists of a file that can be used, at least one.
 pub(super) fn revocation_file(source: TlsSource<'_>) -> Result<Arc<RevocationFile>, TlsFileError> {
     let content = source.read(TlsPart::RevocationLists)?;
     let mut key = Digest::default();
@@ -226,20 +226,43 @@ fn parse(source: TlsSource<'_>, content: Vec<u8>) -> Result<RevocationFile, TlsF
         spans: Vec::with_capacity(encoded.len()),
     };
 
-    for list in encoded {
-        parsed
-            .spans
-            .push(of_list(&list).ok_or_else(|| none(source))?);
-        let list = RevocationList::parse(list).map_err(|error| {
-            let reason = format!("not a usable list of revoked certificates: {error:?}");
-            source.wrong(TlsPart::RevocationLists, reason).remedy(
-                "RFC 5280, section 5.2: it needs a CRL number and an authority key identifier",
-            )
-        })?;
-        parsed.lists.push(list);
+    let mut refused = Vec::new();
+    for (index, list) in encoded.into_iter().enumerate() {
+        match usable(source, list) {
+            Ok((span, list)) => {
+                parsed.spans.push(span);
+                parsed.lists.push(list);
+            }
+            Err(error) => refused.push((index, error)),
+        }
     }
 
-    Ok(parsed)
+    // Nothing opens by that: a certificate of which no list speaks is refused. Certificates of other authorities go on.
+    match refused.into_iter().next() {
+        Some((_, error)) if parsed.lists.is_empty() => Err(error),
+        Some((index, error)) => {
+            let reason = error.reason;
+            tracing::warn!(file = %source, "list {} is passed over: {reason}; the others count", index + 1);
+            Ok(parsed)
+        }
+        None => Ok(parsed),
+    }
+}
+
+/// One list, with its issuer and time.
+fn usable(
+    source: TlsSource<'_>,
+    list: CertificateRevocationListDer<'static>,
+) -> Result<(Span, RevocationList), TlsFileError> {
+    let span = of_list(&list).ok_or_else(|| none(source))?;
+    let list = RevocationList::parse(list).map_err(|error| {
+        let reason = format!("not a usable list of revoked certificates: {error:?}");
+        source
+            .wrong(TlsPart::RevocationLists, reason)
+            .remedy("RFC 5280, section 5.2: it needs a CRL number and an authority key identifier")
+    })?;
+
+    Ok((span, list))
 }
 
 /// The lists in DER.

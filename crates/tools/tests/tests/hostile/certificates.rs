@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use hermes_tests::crowd::resident;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::origins::{Origin, Request};
@@ -328,4 +330,77 @@ fn a_list_of_another_authority_is_spoken_of() {
     let crl = format!(", crl_file: [{}, {}]", own.display(), foreign.display());
     let edge = Node::start("edge", &asking(&pki, &pki.ca(), &crl, &origin, &echo));
     assert!(!edge.log().contains(words), "{}", edge.log());
+}
+
+/// The same list as one that says only what has changed since another one (RFC 5280, section 5.2.4), which no one here understands.
+fn as_delta(list: &str) -> String {
+    const CRL_NUMBER: [u8; 3] = [0x55, 0x1d, 0x14];
+    const DELTA_INDICATOR: u8 = 0x1b;
+    let lines = list.lines().filter(|line| !line.starts_with('-'));
+    let mut der = STANDARD.decode(lines.collect::<String>()).unwrap();
+    let at = der
+        .windows(CRL_NUMBER.len())
+        .position(|bytes| bytes == CRL_NUMBER);
+    der[at.unwrap() + 2] = DELTA_INDICATOR;
+    let body = STANDARD.encode(der);
+    format!("-----BEGIN X509 CRL-----\n{body}\n-----END X509 CRL-----\n")
+}
+
+/// Files with lists of several authorities are made by others. What cannot be used opens nothing, and closes nothing for anyone else.
+#[test]
+fn a_list_that_cannot_be_used_concerns_its_own_authority_alone() {
+    let (pki, other, origin, echo) = (Pki::new(), Pki::new(), origins::http(), origins::tcp_echo());
+    let soon = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
+    let read = |file: &Path| fs::read_to_string(file).unwrap();
+    let delta = as_delta(&read(&other.revoke(&[], soon)));
+    let folder = tempfile::tempdir().unwrap();
+    let (authorities, lists) = (folder.path().join("ca"), folder.path().join("crl"));
+    fs::write(&authorities, read(&pki.ca()) + &read(&other.ca())).unwrap();
+    fs::write(&lists, delta.clone() + &read(&pki.revoke(&[], soon))).unwrap();
+
+    let crl = format!(", crl_file: {}", lists.display());
+    let yaml = asking(&pki, &authorities, &crl, &origin, &echo);
+    let edge = Node::start("edge", &yaml);
+    let said = edge.log();
+    assert!(
+        said.contains("list 1 is passed over") && said.contains("DeltaCrl"),
+        "{said}"
+    );
+    for (owner, status) in [(&pki, 200), (&other, 502)] {
+        let alice = owner.issue(&["alice.overlay"]);
+        let dp = showing(&pki, &alice, &edge, 2, "");
+        assert_eq!(status_through(&dp), status);
+    }
+
+    // A file with nothing else in it is refused, and what was in force stays.
+    fs::write(&lists, delta).unwrap();
+    let (status, report) = edge.reload(&yaml);
+    assert_eq!(status, 422, "{report}");
+    let alice = pki.issue(&["alice.overlay"]);
+    assert_eq!(status_through(&showing(&pki, &alice, &edge, 2, "")), 200);
+}
+
+/// Bundles of authorities are made by others, too.
+#[test]
+fn an_authority_that_cannot_be_used_takes_none_of_the_others_along() {
+    const UNUSABLE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let (pki, origin, echo) = (Pki::new(), origins::http(), origins::tcp_echo());
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("ca");
+    let good = fs::read_to_string(pki.ca()).unwrap();
+    fs::write(&bundle, format!("{UNUSABLE}{good}{UNUSABLE}")).unwrap();
+    let yaml = asking(&pki, &bundle, "", &origin, &echo);
+    let edge = Node::start("edge", &yaml);
+    let said = edge.log();
+    assert!(
+        said.contains("certificate 1 cannot be trusted") && said.contains("certificate 3"),
+        "{said}"
+    );
+    let alice = pki.issue(&["alice.overlay"]);
+    assert_eq!(status_through(&showing(&pki, &alice, &edge, 2, "")), 200);
+
+    fs::write(&bundle, UNUSABLE).unwrap();
+    let (status, report) = edge.reload(&yaml);
+    assert_eq!(status, 422, "{report}");
+    assert_eq!(status_through(&showing(&pki, &alice, &edge, 2, "")), 200);
 }
