@@ -17,6 +17,9 @@ static KNOWN: LazyLock<RwLock<HashMap<String, TimeZone>>> = LazyLock::new(RwLock
 
 /// Forgets the zones read so far, so that a reloaded policy sees changes on this machine.
 pub(crate) fn forget() {
+    // The library keeps what it has read for some minutes.
+    jiff::tz::reset_system_time_zone_cache();
+    jiff::tz::db().reset();
     KNOWN.write().clear();
 }
 

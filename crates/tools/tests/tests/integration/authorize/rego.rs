@@ -258,3 +258,25 @@ fn the_time_of_a_request_is_where_opas_plugin_for_envoy_has_it() {
     let later = why("/day", "2026-11-27T18:31:00Z");
     assert!(later.stdout.contains("overlay denied"), "{later:?}");
 }
+
+/// The machine's time zone may change while a node runs: a reload sees it.
+#[test]
+fn a_reload_sees_the_time_zone_that_the_machine_has_now() {
+    let policy =
+        "package envoy.authz\nimport rego.v1\nallow if time.clock([0, \"Local\"])[0] == 1\n";
+    let folder = tempfile::tempdir().unwrap();
+    let zone = folder.path().join("localtime");
+    let take = |name: &str| fs::copy(format!("/usr/share/zoneinfo/{name}"), &zone).unwrap();
+    take("Etc/UTC");
+    fs::write(folder.path().join("policy.rego"), policy).unwrap();
+    let named = zone.display().to_string();
+    let yaml = yaml(ENVOY);
+    let node = Node::start_in(folder, "sap", &yaml, &[("TZ", &named)]);
+    assert_eq!(ask(&node, &[]).0, 403);
+
+    // An hour ahead of UTC, also at the beginning of 1970.
+    take("Etc/GMT-1");
+    let (status, report) = node.reload(&yaml);
+    assert_eq!(status, 200, "{report}");
+    assert_eq!(ask(&node, &[]).0, 200);
+}
