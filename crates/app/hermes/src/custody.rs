@@ -55,6 +55,18 @@ fn key(source: &DataSource) -> Result<PrivateKey, String> {
     }
 }
 
+/// Checks the key of the node, if it is there: `hermes run` makes one that is not.
+///
+/// # Errors
+/// In words, when it cannot be used.
+pub fn check_key(source: &DataSource) -> Result<(), String> {
+    match source {
+        DataSource::File(file) if !file.0.exists() => Ok(()),
+        DataSource::File(file) => key_file::read(&file.0).map(drop),
+        DataSource::Inline(_) => key(source).map(drop),
+    }
+}
+
 fn settings(config: &NodeCustody, key: PrivateKey) -> Result<Settings, Failure> {
     let neighbours =
         NamedNeighbour::all(config).map_err(|problem| Failure::failed(problem.to_string()))?;

@@ -24,8 +24,7 @@ pub fn read_or_make(file: &Path) -> Result<PrivateKey, String> {
     let mut created = match created {
         Ok(created) => created,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let text = hermes_config::secret(file)?;
-            return text.parse().map_err(|error| failed(&error));
+            return read(file);
         }
         Err(error) => return Err(failed(&error)),
     };
@@ -33,6 +32,16 @@ pub fn read_or_make(file: &Path) -> Result<PrivateKey, String> {
     let key = PrivateKey::generate().map_err(|error| failed(&error))?;
     writeln!(created, "{}", key.to_text()).map_err(|error| failed(&error))?;
     Ok(key)
+}
+
+/// The key in a file.
+///
+/// # Errors
+/// As of [`read_or_make`].
+pub fn read(file: &Path) -> Result<PrivateKey, String> {
+    let text = hermes_config::secret(file)?;
+    text.parse()
+        .map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// Prints the public key of a file, which gets a new key where there is none.

@@ -11,6 +11,7 @@ use hermes_node::trial;
 use rustix::fs::{Access as Mode, access};
 use serde_json::{Value, json};
 
+use crate::custody;
 use crate::failure::Failure;
 use crate::output::{Colour, Output};
 
@@ -100,6 +101,13 @@ async fn judge(file: &Path, connect: bool) -> Judged {
         }
     };
 
+    if let Some(problem) = key_of_custody(&loaded) {
+        return Judged {
+            problems: vec![problem],
+            ..Judged::default()
+        };
+    }
+
     let mut warnings = hermes_node::warnings(&loaded);
     warnings.extend(hermes_observe::validity::warnings(&loaded));
     warnings.extend(unwritable(&loaded));
@@ -137,6 +145,14 @@ pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
         Some(format) => super::foreign::problem(file, format),
         None => hermes_node::all_mistakes(unsound),
     })
+}
+
+/// A key with which the node would not start.
+fn key_of_custody(loaded: &Loaded) -> Option<Problem> {
+    let config = loaded.document.defaults.custody.as_ref()?;
+    let reason = custody::check_key(&config.key_file).err()?;
+    let problem = Problem::new("defaults.custody.key_file", reason);
+    Some(loaded.places.placed(problem))
 }
 
 /// A file of access records that this user could not write. The node may run as another user.
