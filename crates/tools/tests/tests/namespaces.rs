@@ -10,6 +10,8 @@ mod carriers;
 mod clients;
 #[path = "namespaces/connect_ip_go.rs"]
 mod connect_ip_go;
+#[path = "namespaces/container.rs"]
+mod container;
 #[path = "namespaces/demo.rs"]
 mod demo;
 #[path = "namespaces/denied_flows.rs"]
@@ -42,6 +44,8 @@ mod ipv6_room;
 mod link_local;
 #[path = "namespaces/local.rs"]
 mod local;
+#[path = "namespaces/machine_files.rs"]
+mod machine_files;
 #[path = "namespaces/mtu.rs"]
 mod mtu;
 #[path = "namespaces/named.rs"]
