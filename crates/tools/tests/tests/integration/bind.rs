@@ -142,6 +142,26 @@ fn the_example_of_the_draft() {
     assert_eq!(record["datagrams"]["dropped"], 1, "{record:#}");
 }
 
+/// A firewall's EPERM, in other words: the kernel sends no one a broadcast who did not ask to send some.
+#[test]
+fn a_datagram_that_this_machine_drops_is_lost_alone_and_counted() {
+    let end = end("");
+    let (mut tunnel, public) = open(end.address("web"));
+    let peer = peer();
+    let at = peer.local_addr().unwrap();
+    let dropped: SocketAddr = "127.255.255.255:9".parse().unwrap();
+    assert_eq!(assign(&mut tunnel, 2, None), (ACK, vec![2]));
+    for round in 0..3 {
+        send(&mut tunnel, 2, &[&written(dropped), b"lost"]);
+        send(&mut tunnel, 2, &[&written(at), b"heard"]);
+        assert_eq!(heard(&peer), (b"heard".to_vec(), public), "{round}");
+    }
+    tunnel.finish();
+    assert_eq!(tunnel.rest(), Some(vec![]));
+    let record = end.record(|record| record["event"] == "end");
+    assert_eq!(record["datagrams"]["dropped"], 3, "{record:#}");
+}
+
 #[test]
 fn contexts_pass_through_other_nodes_over_every_version() {
     let pki = Pki::new();

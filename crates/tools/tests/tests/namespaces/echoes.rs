@@ -80,7 +80,7 @@ fn has_address(topology: &Topology) {
 fn a_ping_is_answered_by_the_host_that_it_is_for() {
     let topology = with_ipv6();
     allow_echoes(&topology);
-    let _edge = start_without_rights(&topology, "edge", &forwarding());
+    let edge = start_without_rights(&topology, "edge", &forwarding());
     let _alice = start(&topology, "alice", ALICE);
     has_address(&topology);
     let alice = topology.namespace("alice").unwrap();
@@ -108,6 +108,32 @@ fn a_ping_is_answered_by_the_host_that_it_is_for() {
     let quiet = "net.ipv4.icmp_echo_ignore_all=1";
     run(&topology, "server", &["sysctl", "-q", "-w", quiet]);
     assert!(alice.run(&["ping", "-c", "1", "-W", "1", SERVER]).is_err());
+
+    // What a rule of the edge's machine drops is lost, and the next ones are not.
+    run(
+        &topology,
+        "server",
+        &["sysctl", "-q", "-w", "net.ipv4.icmp_echo_ignore_all=0"],
+    );
+    let tunnel = edge.exchanges()[0]["id"].clone();
+    for kind in ["prohibit", "blackhole"] {
+        let rule = ["ipproto", "icmp", "to", SERVER, "type", kind];
+        run(
+            &topology,
+            "edge",
+            &[&["ip", "rule", "add", "pref", "1"][..], &rule[..]].concat(),
+        );
+        assert!(
+            alice
+                .run(&["ping", "-c", "2", "-i", "0.1", "-W", "1", SERVER])
+                .is_err()
+        );
+        run(&topology, "edge", &["ip", "rule", "del", "pref", "1"]);
+        eventually_true("an answer again", || {
+            alice.run(&["ping", "-c", "1", "-W", "1", SERVER]).is_ok()
+        });
+        assert_eq!(edge.exchanges()[0]["id"], tunnel, "{kind}");
+    }
 
     // What may not be chosen is said to be prohibited.
     let denied = alice.run(&["ping", "-c", "1", "-W", "5", "10.0.2.66"]);
