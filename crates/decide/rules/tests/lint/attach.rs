@@ -23,7 +23,7 @@ fn attachments_that_hold() {
     finds(
         json!({
             "routes": [{ "match": { "protocol": "ptth" }, "attach": true }, { "to": "users" }],
-            "upstreams": { "users": { "attached": "{target.host}", "limits": { "streams": 9 } } },
+            "upstreams": { "users": { "attached": "{target.host}", "limits": { "streams": 9 }, "tls": false } },
         }),
         &[],
     );

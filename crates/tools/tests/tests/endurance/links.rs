@@ -7,7 +7,7 @@ use hermes_tests::raw::Raw;
 use hermes_tests::udp::Client;
 use hermes_tests::{Node, Pki, curl, origins};
 
-use crate::asked;
+use crate::{asked, other_program};
 
 /// How long it takes. `HERMES_LINK_MINUTES` asks for more: an hour of it is four days of a link that is asked for signs of life every 15 s.
 const LONG: Duration = Duration::from_secs(12);
@@ -176,7 +176,7 @@ fn links_of_every_version_stay_with_all_that_is_on_them() {
     let voice = origins::udp_echo(origins::V4);
     let origins = [web.address(), db.address(), voice.address()].map(|origin| origin.to_string());
     let folder = || tempfile::tempdir().unwrap();
-    let far = Node::start_in(folder(), "far", &far(&pki, origins), &AT_ONCE);
+    let far = Node::start_in_by(folder(), other_program(), "far", &far(&pki, origins));
     let yaml = near(&pki, &far);
     let near = Node::start_in(folder(), "near", &yaml, &AT_ONCE);
     let mut carried = LINKS.map(|link| Carried::open(&near, link));

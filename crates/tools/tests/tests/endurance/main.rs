@@ -5,6 +5,11 @@
     reason = "a test stops at the first surprise, in its helpers too"
 )]
 
+use std::path::PathBuf;
+use std::process::Command;
+
+use hermes_tests::program;
+
 mod chain;
 mod churn;
 mod custody;
@@ -14,6 +19,14 @@ mod other_links;
 mod overlay;
 mod visits;
 mod work;
+
+/// The program of the far node: another build of it, where `HERMES_OTHER` names one.
+fn other_program() -> Command {
+    let path = std::env::var_os("HERMES_OTHER").map_or_else(program::path, PathBuf::from);
+    let mut command = Command::new(path);
+    command.envs(links::AT_ONCE);
+    command
+}
 
 /// The number in this variable, or `ordinary`.
 fn asked(variable: &str, ordinary: usize) -> usize {

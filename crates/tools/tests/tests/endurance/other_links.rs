@@ -12,6 +12,7 @@ use hermes_tests::udp::Client;
 use hermes_tests::{Node, free, origins, program};
 
 use crate::links::{AT_ONCE, LongCarried, PERIODS, carry_on, stays_flat, talk};
+use crate::other_program;
 
 /// The kinds, and whether each carries datagrams: those of custody take another way.
 const KINDS: [(&str, bool); 4] = [
@@ -197,7 +198,7 @@ fn links_of_the_other_kinds_stay_with_all_that_is_on_them() {
     let [near_folder, far_folder] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let known = Known::new([near_folder.path(), far_folder.path()]);
     let far = known.far(db.address(), voice.address());
-    let far = Node::start_in(far_folder, "far", &far, &AT_ONCE);
+    let far = Node::start_in_by(far_folder, other_program(), "far", &far);
     let yaml = known.near();
     let near = Node::start_in(near_folder, "near", &yaml, &AT_ONCE);
     let mut carried = KINDS.map(|kind| Carried::open(&near, kind));

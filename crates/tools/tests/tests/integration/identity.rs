@@ -4,9 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::tokens::{self, Issuer};
+use hermes_tests::eventually::eventually_true;
 use hermes_tests::origins::{Origin, Request};
 use hermes_tests::raw::Raw;
 use hermes_tests::{Node, Pki, curl, origins};
+use rustix::process::Signal;
+use serde_json::json;
 use tempfile::TempDir;
 
 const SECRET: u32 = 0o600;
@@ -205,6 +208,36 @@ fn a_signed_token_names_the_user() {
             "{got:?}"
         );
     }
+}
+
+/// An issuer that begins to sign with what this program does not know goes on with its other keys (RFC 7517, section 5), also where it
+/// publishes that while the node runs.
+#[test]
+fn keys_that_are_not_understood_leave_the_others_of_a_renewed_set() {
+    let (before, after, origin) = (Issuer::eddsa(), Issuer::rs256(), origins::http());
+    let node = bearer(&before);
+    let ask = |issuer: &Issuer| {
+        let token = issuer.token(&issuer.claims("alice"));
+        let field = format!("Proxy-Authorization: Bearer {token}");
+        let web = node.url("web");
+        curl(&["-x", &web, "--proxy-header", &field, &url(&origin)]).status
+    };
+    assert_eq!([ask(&before), ask(&after)], [200, 407]);
+
+    let mut renewed: serde_json::Value = serde_json::from_str(&after.key_set()).unwrap();
+    let unknown = [
+        json!({ "kty": "AKP", "alg": "ML-DSA-44", "use": "sig", "kid": "2", "pub": "AA" }),
+        json!({ "kty": "EC", "crv": "secp256k1", "alg": "ES256K", "x": "AA", "y": "AA" }),
+        json!({ "kty": "RSA", "kid": "3", "e": "AQAB" }),
+        json!({ "kty": 7 }),
+    ];
+    renewed["keys"].as_array_mut().unwrap().extend(unknown);
+    fs::write(node.folder().join("keys.json"), renewed.to_string()).unwrap();
+    node.signal(Signal::HUP);
+    eventually_true("the new set counts", || ask(&after) == 200);
+    assert_eq!(ask(&before), 407);
+    let said = node.log();
+    assert!(said.contains("this key is ignored"), "{said}");
 }
 
 #[test]

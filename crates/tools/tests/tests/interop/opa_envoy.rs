@@ -262,3 +262,42 @@ fn results_of_every_form_are_obeyed_alike() {
 fn a_truth_value_decides_alike() {
     assert_eq!(Deciders::start(TRUTH, Language::V1).agree(), 6);
 }
+
+/// Whose an exchange is, and what it is for: a policy that asks for that decides the same in the node and in the plugin that the node asks.
+#[test]
+fn whose_an_exchange_is_stands_in_one_place() {
+    const WHOSE: &str = r#"
+        package envoy.authz
+        import rego.v1
+        default allow := false
+        about := input.attributes.contextExtensions
+        allow if {
+            about.user == "alice"
+            about.kind == "http"
+            about.target == "onl:80"
+            about.listener == "alices"
+        }
+    "#;
+    let origin = origins::http();
+    let plugin = OpaEnvoy::start(WHOSE, Language::V1);
+    let rego = "rego: { files: policy.rego, query: data.envoy.authz.allow, input: envoy }";
+    let grpc = format!("kind: grpc, url: \"http://{}\"", plugin.address());
+    for (name, authorize) in [("here", rego), ("asking", &grpc)] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("policy.rego"), WHOSE).unwrap();
+        let yaml = format!(
+            r#"
+            listeners: {{ alices: {{ http: 127.0.0.1:0, user: alice }}, bobs: {{ http: 127.0.0.1:0, user: bob }}, others: {{ http: 127.0.0.1:0 }} }}
+            authorize: [ {{ name: policy, timeout: 30s, {authorize} }} ]
+            routes: [ {{ terminate: origin }} ]
+            upstreams: {{ origin: {{ endpoints: ["{}"] }} }}
+            "#,
+            origin.address()
+        );
+        let node = Node::start_in(folder, name, &yaml, &[]);
+        for (listener, status) in [("alices", 200), ("bobs", 403), ("others", 403)] {
+            let got = curl(&["-x", &node.url(listener), "http://onl/"]);
+            assert_eq!(got.status, status, "{name}, {listener}: {got:?}");
+        }
+    }
+}
