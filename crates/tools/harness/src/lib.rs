@@ -26,6 +26,7 @@ pub mod curl;
 pub mod cut;
 pub mod echo;
 pub mod envoy;
+pub mod etcd;
 pub mod eventually;
 pub mod frames;
 pub mod free;

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::etcd::Etcd;
 use crate::eventually::eventually;
 use crate::{free, program};
 
@@ -20,6 +21,8 @@ pub struct Hub {
     folder: TempDir,
     agents: SocketAddr,
     exchanges: SocketAddr,
+    /// Where it shares a store with others.
+    store: Vec<String>,
     process: Option<Child>,
 }
 
@@ -41,7 +44,7 @@ impl Hub {
     /// # Panics
     /// When it does not start.
     pub fn start() -> Self {
-        Self::start_as(true)
+        Self::start_as(true, Vec::new())
     }
 
     /// Starts a controller that is no node.
@@ -49,15 +52,24 @@ impl Hub {
     /// # Panics
     /// When it does not start.
     pub fn controller() -> Self {
-        Self::start_as(false)
+        Self::start_as(false, Vec::new())
     }
 
-    fn start_as(is_node: bool) -> Self {
+    /// Starts one of the controllers of an overlay in etcd.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn one_of(etcd: &Etcd, overlay: &str) -> Self {
+        Self::start_as(false, etcd.arguments(overlay))
+    }
+
+    fn start_as(is_node: bool, store: Vec<String>) -> Self {
         let mut hub = Self {
             is_node,
             folder: tempfile::tempdir().unwrap(),
             agents: free::tcp(),
             exchanges: free::tcp(),
+            store,
             process: None,
         };
         hub.run();
@@ -86,6 +98,7 @@ impl Hub {
             &self.state(),
         ];
         let mut arguments = arguments.map(str::to_owned).to_vec();
+        arguments.extend(self.store.iter().cloned());
         arguments.extend(rest.iter().map(|&rest| rest.to_owned()));
         if self.is_node {
             arguments.extend(["--node", "hub"].map(str::to_owned));
@@ -102,7 +115,16 @@ impl Hub {
     /// # Panics
     /// When it does not start.
     #[must_use]
-    pub fn restored(mut self, backup: &Path) -> Self {
+    pub fn restored(self, backup: &Path) -> Self {
+        self.restored_into(Vec::new(), backup)
+    }
+
+    /// As [`restored`](Self::restored), with a store that these arguments name.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn restored_into(mut self, store: Vec<String>, backup: &Path) -> Self {
         self.kill();
         std::fs::remove_dir_all(self.state()).unwrap();
         let mut restored = Self {
@@ -110,6 +132,7 @@ impl Hub {
             folder: tempfile::tempdir().unwrap(),
             agents: self.agents,
             exchanges: self.exchanges,
+            store,
             process: None,
         };
         restored.run_with(&["--restore", backup.to_str().unwrap()]);

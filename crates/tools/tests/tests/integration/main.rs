@@ -42,6 +42,7 @@ mod malformed;
 mod optional_auth;
 mod outlive;
 mod overlay;
+mod overlay_etcd;
 mod own_authority;
 mod pac;
 mod packets;

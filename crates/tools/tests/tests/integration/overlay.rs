@@ -9,7 +9,7 @@ use hermes_harness::eventually::{eventually, eventually_true};
 use hermes_harness::overlay::{Hub, Joined};
 use hermes_harness::{free, origins, program};
 
-fn asks(device: &Joined, url: &str) -> (u16, String) {
+pub(crate) fn asks(device: &Joined, url: &str) -> (u16, String) {
     let answer = curl(&["-x", &format!("http://{}", device.web), url]);
     (answer.status, answer.text())
 }
@@ -147,7 +147,7 @@ fn a_restored_controller_is_followed_by_the_nodes_of_the_one_before() {
 }
 
 /// A node by which devices enter, with a server that Alice may ask.
-fn edge(listen: SocketAddr, server: SocketAddr) -> String {
+pub(crate) fn edge(listen: SocketAddr, server: SocketAddr) -> String {
     format!(
         "apiVersion: hermes/v1
 kind: Node
