@@ -9,9 +9,8 @@ use crate::overlay::{asks, edge};
 
 /// Makes a user, whom a later look finds if the change was not lost.
 fn add(controller: &Hub, user: &str) {
-    let text = format!(
-        "apiVersion: hermes/v1\nkind: User\nmetadata: {{ name: {user} }}\nspec: {{}}\n"
-    );
+    let text =
+        format!("apiVersion: hermes/v1\nkind: User\nmetadata: {{ name: {user} }}\nspec: {{}}\n");
     controller.apply(&text, &[]);
 }
 
