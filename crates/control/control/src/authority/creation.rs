@@ -5,12 +5,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hermes_api::{Hash, Token};
 
 use super::encoding::{hex, random};
-use super::error::{AuthorityError, CONTROLLER, DAY};
+use super::error::{AuthorityError, CONTROLLER, DAY, OPERATOR};
+use super::records::change;
 use super::root::Authority;
 use super::tokens::{
     LONGEST, MOST, NoToken, PREFIX, TokenRecord, TokenRequest, TokenSummary, drop_expired,
-    remove_token,
 };
+use crate::store::Act;
 
 impl Authority {
     /// Makes a token.
@@ -59,8 +60,18 @@ impl Authority {
             redeemed: None,
         };
         let key = TokenRecord::key(&token.id);
+        let subject = match &request.user {
+            Some(user) => format!("{} for a device of {user}", token.id),
+            None => format!("{} for a node", token.id),
+        };
+        let act = Act {
+            time: now,
+            who: OPERATOR,
+            act: "token",
+            subject: &subject,
+        };
         self.records
-            .put(&key, None, Some(&record))
+            .swap_told(&[change(&key, None, Some(&record))], &act)
             .map_err(AuthorityError::from)?;
         Ok(token)
     }
@@ -79,7 +90,20 @@ impl Authority {
     ///
     /// # Errors
     /// The store cannot be read or written.
-    pub fn delete_token(&self, id: &str) -> Result<bool, AuthorityError> {
-        remove_token(&self.records, id)
+    pub fn delete_token(&self, id: &str, now: u64) -> Result<bool, AuthorityError> {
+        let key = TokenRecord::key(id);
+        let act = Act {
+            time: now,
+            who: OPERATOR,
+            act: "delete token",
+            subject: id,
+        };
+        while let Some(token) = self.records.get::<TokenRecord>(&key)? {
+            let removed = change(&key, Some(&token), None);
+            if self.records.swap_told(&[removed], &act)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

@@ -8,6 +8,9 @@ pub(super) const DAY: u64 = 24 * 60 * 60;
 /// Name that no node may have: the controller's own.
 pub(super) const CONTROLLER: &str = "controller";
 
+/// Who acts by a command, in the audit.
+pub(super) const OPERATOR: &str = "operator";
+
 /// The authority cannot do its work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorityError {

@@ -11,7 +11,7 @@ use super::membership::{MemberRecord, NotMember, Serial};
 use super::records::change;
 use super::root::Authority;
 use super::tokens::{Redeemed, TokenRecord};
-use crate::store::StoreError;
+use crate::store::{Act, StoreError};
 
 /// Bytes of a request for a certificate.
 #[doc(alias = "bound")]
@@ -156,11 +156,19 @@ impl Authority {
                 node,
                 membership: member.membership.clone(),
             });
+            let subject = format!("token {}", token.id);
+            let act = Act {
+                time: now,
+                who: member.node.as_str(),
+                act: "join",
+                subject: &subject,
+            };
             // Both or none: a token is never used up without a member.
-            let changed = self.records.swap(&[
+            let changes = [
                 change(&record, Some(&token), Some(&redeemed)),
                 change(&member.key(), None, Some(&member)),
-            ])?;
+            ];
+            let changed = self.records.swap_told(&changes, &act)?;
             if changed {
                 return Ok(member);
             }

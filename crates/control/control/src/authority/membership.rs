@@ -160,9 +160,11 @@ impl Authority {
         let none = || NotMember::Certificate("it is no controller's".to_owned());
         let leaf = chain.first().ok_or_else(none)?;
         let shown = Shown::read(leaf)?;
-        self.verify(leaf, now)?;
-        let is_controller = shown.uri == format!("spiffe://{}/{CONTROLLER}", self.trust_domain);
-        is_controller.then_some(()).ok_or_else(none)
+        // First, since members come here, too, and are verified by the next look.
+        if shown.uri != format!("spiffe://{}/{CONTROLLER}", self.trust_domain) {
+            return Err(none());
+        }
+        self.verify(leaf, now)
     }
 
     /// Whether the authority has issued a certificate.

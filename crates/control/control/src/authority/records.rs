@@ -5,19 +5,25 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::store::{RecordChange, Store, StoreError};
+use crate::store::{Act, Audit, RecordChange, Store, StoreError};
 
 /// Typed access to records.
 #[derive(Clone)]
-pub(super) struct Records(Arc<dyn Store>);
+pub(super) struct Records {
+    store: Arc<dyn Store>,
+    audit: Audit,
+}
 
 impl Records {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self(store)
+        Self {
+            audit: Audit::new(store.clone()),
+            store,
+        }
     }
 
     pub(super) fn raw(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.0.record(key)
+        self.store.record(key)
     }
 
     pub(super) fn put_raw(
@@ -27,18 +33,18 @@ impl Records {
         new: Option<Vec<u8>>,
     ) -> Result<bool, StoreError> {
         let key = key.to_owned();
-        self.0.swap(&[RecordChange { key, expected, new }])
+        self.store.swap(&[RecordChange { key, expected, new }])
     }
 
     /// The record of a key.
     pub(super) fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
-        let found = self.0.record(key)?;
+        let found = self.store.record(key)?;
         found.map(|bytes| parsed(key, &bytes)).transpose()
     }
 
     /// The records whose keys begin so, in the order of their keys.
     pub(super) fn all<T: DeserializeOwned>(&self, prefix: &str) -> Result<Vec<T>, StoreError> {
-        let found = self.0.records(prefix)?;
+        let found = self.store.records(prefix)?;
         found
             .iter()
             .map(|(key, bytes)| parsed(key, bytes))
@@ -59,9 +65,18 @@ impl Records {
         self.put(key, Some(expected), None)
     }
 
+    /// Makes several changes, all or none, and tells of them in the audit.
+    pub(super) fn swap_told(
+        &self,
+        changes: &[RecordChange],
+        act: &Act<'_>,
+    ) -> Result<bool, StoreError> {
+        self.audit.swap(changes, act)
+    }
+
     /// Makes several changes, all or none.
     pub(super) fn swap(&self, changes: &[RecordChange]) -> Result<bool, StoreError> {
-        self.0.swap(changes)
+        self.store.swap(changes)
     }
 }
 

@@ -9,13 +9,14 @@ use rcgen::{
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{time, unhex};
-use super::error::{AuthorityError, DAY};
+use super::error::{AuthorityError, DAY, OPERATOR};
 use super::generation::Generation;
 use super::joining::handed_key;
 use super::membership::{MemberRecord, Serial};
+use super::records::change;
 use super::root::Authority;
 use super::tokens::drop_tokens_of;
-use crate::store::{RecordChange, StoreError};
+use crate::store::{Act, RecordChange, StoreError};
 
 /// Begins the keys of lists.
 const LISTS: &str = "revoked/";
@@ -97,6 +98,16 @@ impl Authority {
         if revoked.is_empty() && !had_tokens {
             return Err(NotRevoked::Unknown(whom.to_string()));
         }
+        if had_tokens {
+            let subject = format!("tokens of {whom}");
+            let act = Act {
+                time: now,
+                who: OPERATOR,
+                act: "revoke",
+                subject: &subject,
+            };
+            self.records.swap_told(&[], &act)?;
+        }
         Ok(revoked)
     }
 
@@ -107,10 +118,14 @@ impl Authority {
                 revoked: before.revoked.or(Some(now)),
                 ..before.clone()
             };
-            if self
-                .records
-                .put(&after.key(), Some(&before), Some(&after))?
-            {
+            let act = Act {
+                time: now,
+                who: OPERATOR,
+                act: "revoke",
+                subject: node.as_str(),
+            };
+            let changed = change(&after.key(), Some(&before), Some(&after));
+            if self.records.swap_told(&[changed], &act)? {
                 break;
             }
         }
@@ -130,16 +145,22 @@ impl Authority {
             after.extend(member.serials.iter().cloned());
             after.retain(|serial| serial.until > now);
             let handed = handed_key(&member.membership);
-            let changed = self.records.swap(&[
-                super::records::change(FORGOTTEN, before.as_ref(), Some(&after)),
-                super::records::change(&member.key(), Some(&member), None),
+            let act = Act {
+                time: now,
+                who: OPERATOR,
+                act: "forget",
+                subject: node.as_str(),
+            };
+            let changes = [
+                change(FORGOTTEN, before.as_ref(), Some(&after)),
+                change(&member.key(), Some(&member), None),
                 RecordChange {
                     expected: self.records.raw(&handed)?,
                     key: handed,
                     new: None,
                 },
-            ])?;
-            if changed {
+            ];
+            if self.records.swap_told(&changes, &act)? {
                 return Ok(());
             }
         }

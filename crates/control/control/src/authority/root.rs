@@ -7,9 +7,9 @@ use hermes_api::{Hash, Name, SigningKey};
 use super::error::{AuthorityError, CONTROLLER};
 use super::generation::{self, Generation};
 use super::issue;
-use super::records::Records;
+use super::records::{Records, change};
 use super::tokens::drop_expired;
-use crate::store::Store;
+use crate::store::{Act, Store};
 
 /// The record of the key that signs statements.
 const SIGNING_KEY: &str = "statement-key";
@@ -151,8 +151,15 @@ impl Authority {
     fn add_generation(&self, number: u32, now: u64) -> Result<(), AuthorityError> {
         let generation = Generation::make(&self.overlay, number, now)?;
         // Where another controller was faster its generation counts.
-        self.records
-            .put(&generation.key(), None::<&Generation>, Some(&generation))?;
+        let subject = format!("authority {number}");
+        let act = Act {
+            time: now,
+            who: CONTROLLER,
+            act: "rotate",
+            subject: &subject,
+        };
+        let made = change(&generation.key(), None::<&Generation>, Some(&generation));
+        self.records.swap_told(&[made], &act)?;
         Ok(())
     }
 }

@@ -264,7 +264,14 @@ async fn operation(request: Request<Incoming>) -> Result<Operation, Failed> {
 
 /// Requests that every controller answers by itself, from the store. The others are the leader's.
 fn is_any_ones(operation: &Operation) -> bool {
-    const OF_ALL: [&str; 5] = ["/about", "/resources", "/history", "/backup", "/tokens"];
+    const OF_ALL: [&str; 6] = [
+        "/about",
+        "/resources",
+        "/history",
+        "/audit",
+        "/backup",
+        "/tokens",
+    ];
     OF_ALL.contains(&operation.path.as_str())
 }
 
@@ -333,6 +340,7 @@ fn read(controller: &Controller, path: &str, query: &str) -> Result<Value, Faile
         "/about" => Ok(json!(controller.about())),
         "/resources" => controller.resources(query),
         "/history" => controller.states().map_err(failed),
+        "/audit" => controller.audit().map_err(failed),
         "/nodes" => Ok(json!(controller.nodes().map_err(failed)?)),
         _ => Err(Failed::new(StatusCode::NOT_FOUND, "no such question")),
     }
@@ -472,6 +480,16 @@ impl Controller {
             .back_up(&mut file)
             .map_err(|error| error.to_string())?;
         file.sync_all().map_err(named)
+    }
+
+    /// The last acts, and whether all of them follow one another.
+    fn audit(&self) -> Result<Value, String> {
+        /// Entries that a request lists.
+        const LISTED: usize = 1000;
+        let audit = self.history.audit();
+        let entries = audit.list(LISTED).map_err(|error| error.to_string())?;
+        let broken = audit.verify().err().map(|error| error.to_string());
+        Ok(json!({ "entries": entries, "broken": broken }))
     }
 
     fn states(&self) -> Result<Value, String> {

@@ -19,7 +19,7 @@ use super::tls;
 use crate::authority::Authority;
 use crate::rollout::Event;
 use crate::store::history::History;
-use crate::store::{Leadership, Role, Store};
+use crate::store::{Leadership, Role, Store, check_schema};
 
 /// The properties of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +74,7 @@ impl Controller {
     ) -> Result<Arc<Self>, String> {
         let now = unix_seconds();
         let said = |error: &dyn std::fmt::Display| error.to_string();
+        check_schema(&*store).map_err(|error| said(&error))?;
         let authority = Authority::open_or_make(
             store.clone(),
             about.overlay.clone(),

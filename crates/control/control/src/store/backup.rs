@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use hermes_api::Hash;
 
 use super::history::HEAD;
+use super::schema::{SCHEMA, judge_schema};
 use super::{RESTORING, RecordChange, Store, StoreError};
 
 /// Begins every backup: its form, and the version of that.
@@ -88,6 +89,11 @@ pub(super) fn read(store: &dyn Store, file: &mut dyn Read) -> Result<Option<Vec<
     let mut text = Vec::new();
     file.take(LARGEST).read_to_end(&mut text).map_err(failed)?;
     let entries = entries(&text)?;
+    let is_schema =
+        |entry: &&BackupEntry<'_>| entry.kind == RECORD && entry.key == SCHEMA.as_bytes();
+    if let Some(schema) = entries.iter().find(is_schema) {
+        judge_schema(schema.content)?;
+    }
 
     // What an attempt that was cut has left is not that of this backup.
     let left = known.into_iter().filter(|(key, _)| key != RESTORING);

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{KeptBlob, RecordChange, Store, StoreError, backup};
+use super::{Act, Audit, KeptBlob, RecordChange, Store, StoreError, backup};
 use crate::resources::{Key, Origin, Resource, Tree};
 
 /// The record that names the newest state.
@@ -297,10 +297,22 @@ impl History {
             expected: None,
             new: Some(name),
         };
-        match self.store.swap(&[head, backup::restored()])? {
+        let revision = state.revision.to_string();
+        let act = Act {
+            time,
+            who: "operator",
+            act: "restore",
+            subject: &revision,
+        };
+        match Audit::new(self.store.clone()).swap(&[head, backup::restored()], &act)? {
             true => Ok(Some(state.revision)),
             false => Err(StoreError::new("another process writes to the store")),
         }
+    }
+
+    /// Acts that are no states: joins, tokens, revocations, restores.
+    pub fn audit(&self) -> Audit {
+        Audit::new(self.store.clone())
     }
 
     /// Lets go of states that are not among the last 1,000, or older than 90 days; the newest stays. Only the second call after some

@@ -3,6 +3,7 @@
 //! Blobs never change. All that changes is in *records*, each changed by compare-and-swap: the head of the overlay, tokens,
 //! members, keys. Each call may block.
 
+mod audit;
 mod backup;
 mod cache;
 mod error;
@@ -12,15 +13,18 @@ mod leadership;
 #[cfg(test)]
 pub(crate) mod memory;
 mod redb;
+mod schema;
 #[cfg(test)]
 mod suite;
 
 use hermes_api::Hash;
 
+pub use self::audit::{Act, Audit, AuditEntry};
 pub use self::error::StoreError;
 pub use self::etcd::{EtcdAddress, EtcdIdentity, EtcdStore, EtcdTls};
 pub use self::leadership::{Leadership, Presence, Role};
 pub use self::redb::RedbStore;
+pub(crate) use self::schema::check_schema;
 
 /// The record of a store into which a backup is being read.
 pub(crate) const RESTORING: &str = "restoring";

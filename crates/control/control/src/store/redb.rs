@@ -1,12 +1,15 @@
 //! The embedded store: one file, each change a transaction that has reached the disk.
 
 use std::fs::{OpenOptions, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use hermes_api::Hash;
 use redb::backends::FileBackend;
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
+};
 
 use super::{KeptBlob, RecordChange, Store, StoreError};
 
@@ -38,13 +41,17 @@ impl RedbStore {
             .truncate(false)
             .mode(0o600)
             .open(path)
-            .map_err(failed)?;
+            .map_err(unusable)?;
         // One that was copied here may be readable for others.
         file.set_permissions(Permissions::from_mode(0o600))
-            .map_err(failed)?;
+            .map_err(unusable)?;
+        let backend = FileBackend::new(file).map_err(opened)?;
+        Self::begin(backend)
+    }
+
+    fn begin(backend: impl StorageBackend) -> Result<Self, StoreError> {
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE);
-        let backend = FileBackend::new(file).map_err(opened)?;
         let mut database = builder.create_with_backend(backend).map_err(opened)?;
         // Contents that were removed before take room until now.
         database.compact().map_err(failed)?;
@@ -150,7 +157,7 @@ impl Store for RedbStore {
             let (hash, _) = entry.map_err(failed)?;
             // One process has the store: no one else keeps a blob anew.
             kept.push(KeptBlob {
-                hash: Hash::try_from(hash.value()).map_err(failed)?,
+                hash: Hash::try_from(hash.value()).map_err(unusable)?,
                 mark: 0,
             });
         }
@@ -167,6 +174,47 @@ fn opened(error: DatabaseError) -> StoreError {
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> StoreError {
+/// The name of the file in errors; its folder is known to who opens it.
+const PLACE: &str = "store.redb";
+
+fn failed(error: impl Into<redb::Error>) -> StoreError {
+    match error.into() {
+        redb::Error::Io(error) if error.kind() == ErrorKind::StorageFull => StoreError::Full {
+            place: PLACE.to_owned(),
+            reason: error.to_string(),
+            remedy: "make room in its file system, then start the controller again".to_owned(),
+        },
+        redb::Error::PreviousIo => StoreError::Full {
+            place: PLACE.to_owned(),
+            reason: "an earlier write has failed".to_owned(),
+            remedy: "mend its file system or make room there, then start the controller again"
+                .to_owned(),
+        },
+        redb::Error::Corrupted(reason) => foreign(reason),
+        redb::Error::Io(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::UnexpectedEof | ErrorKind::InvalidData
+            ) =>
+        {
+            foreign(error.to_string())
+        }
+        redb::Error::UpgradeRequired(version) => foreign(format!("it has format {version}")),
+        error => unusable(error),
+    }
+}
+
+fn foreign(reason: String) -> StoreError {
+    StoreError::Foreign {
+        place: PLACE.to_owned(),
+        reason,
+        remedy: "it is another program's file, or was damaged: move it away, and begin with a backup by --restore FILE".to_owned(),
+    }
+}
+
+fn unusable(error: impl std::fmt::Display) -> StoreError {
     StoreError::new(error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

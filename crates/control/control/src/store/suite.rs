@@ -8,7 +8,9 @@ use hermes_api::{Hash, Revision};
 use super::etcd::server::EtcdServer;
 use super::history::{Commit, History, NotCommitted};
 use super::memory::MemoryStore;
-use super::{KeptBlob, RESTORING, RecordChange, RedbStore, Store, StoreError};
+use super::{
+    Act, Audit, KeptBlob, RESTORING, RecordChange, RedbStore, Store, StoreError, check_schema,
+};
 use crate::resources::{Source, Tree, read};
 
 fn change(key: &str, expected: Option<&str>, new: Option<&str>) -> RecordChange {
@@ -279,6 +281,87 @@ fn many_records_are_listed_in_order() {
 }
 
 #[test]
+fn each_act_is_told_with_it_and_a_chain_that_was_changed_is_found() {
+    on_each(|store| {
+        let audit = Audit::new(store.clone());
+        let act = |number: u64| Act {
+            time: number,
+            who: "operator",
+            act: "token",
+            subject: "t",
+        };
+        for number in 0..5 {
+            let key = format!("token/{number}");
+            let changes = [change(&key, None, Some("x"))];
+            assert!(audit.swap(&changes, &act(number)).unwrap());
+            // It is there already: nothing is told.
+            assert!(!audit.swap(&changes, &act(number)).unwrap());
+        }
+        let listed = audit.list(3).unwrap();
+        let numbers: Vec<_> = listed.iter().map(|entry| entry.number).collect();
+        assert_eq!(numbers, [5, 4, 3]);
+        assert_eq!(audit.verify(), Ok(5));
+
+        let key = "audit/0000000000000003";
+        let before = store.record(key).unwrap();
+        let text = String::from_utf8(before.clone().unwrap()).unwrap();
+        let forged = text.replace("\"token\"", "\"join\"");
+        let forge = RecordChange {
+            key: key.to_owned(),
+            expected: before,
+            new: Some(forged.into_bytes()),
+        };
+        assert!(store.swap(&[forge]).unwrap());
+        let error = audit.verify().unwrap_err();
+        assert!(error.to_string().contains("entry 4"), "{error}");
+    });
+}
+
+#[test]
+fn acts_at_once_make_one_chain() {
+    on_each(|store| {
+        std::thread::scope(|scope| {
+            for who in ["one", "two", "three"] {
+                let store = store.clone();
+                scope.spawn(move || {
+                    // As controllers of their own.
+                    let audit = Audit::new(store);
+                    for number in 0..8 {
+                        let act = Act {
+                            time: number,
+                            who,
+                            act: "join",
+                            subject: "t",
+                        };
+                        assert!(audit.swap(&[], &act).unwrap());
+                    }
+                });
+            }
+        });
+        assert_eq!(Audit::new(store).verify(), Ok(24));
+    });
+}
+
+#[test]
+fn a_store_of_a_later_form_is_refused() {
+    on_each(|store| {
+        check_schema(&*store).unwrap();
+        check_schema(&*store).unwrap();
+        store
+            .swap(&[change("schema", Some("1"), Some("2"))])
+            .unwrap();
+        let error = check_schema(&*store).unwrap_err();
+        assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+        let mut backup = Vec::new();
+        History::new(store).back_up(&mut backup).unwrap();
+        let empty: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let refused = History::new(empty.clone()).restore(&mut &backup[..], 1);
+        assert!(matches!(refused, Err(StoreError::Foreign { .. })));
+        assert!(empty.records("").unwrap().is_empty());
+    });
+}
+
+#[test]
 fn a_restore_that_was_cut_is_done_anew() {
     let history = History::new(Arc::new(MemoryStore::default()));
     commit(&history, Revision::FIRST, 5).unwrap();
@@ -288,6 +371,10 @@ fn a_restore_that_was_cut_is_done_anew() {
         // As one leaves it that has written other records before its end.
         store.swap(&[change(RESTORING, None, Some(""))]).unwrap();
         store.swap(&[change("token/old", None, Some("x"))]).unwrap();
+        assert!(
+            check_schema(&*store).is_err(),
+            "no controller begins with it"
+        );
         let restored = History::new(store.clone());
         restored.restore(&mut &backup[..], 5000).unwrap().unwrap();
         assert_eq!(store.records("token/").unwrap(), []);

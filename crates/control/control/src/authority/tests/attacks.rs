@@ -73,8 +73,8 @@ fn tokens_are_listed_without_secrets_and_end_when_they_are_deleted() {
     assert!(!format!("{listed:?}").contains(&token.secret));
     assert!(authority.tokens(NOW + 3600).unwrap().is_empty());
 
-    assert_eq!(authority.delete_token(&token.id), Ok(true));
-    assert_eq!(authority.delete_token(&token.id), Ok(false));
+    assert_eq!(authority.delete_token(&token.id, NOW), Ok(true));
+    assert_eq!(authority.delete_token(&token.id, NOW), Ok(false));
     let key = KeyPair::generate().unwrap();
     let join = authority.join(&asks(&token, &key, ""), &[], NOW);
     assert_eq!(join, Err(JoinRefused::Unknown));
