@@ -156,6 +156,7 @@ impl Session {
                     .unwrap_or_default(),
                 binary: agent.binary.as_bytes().to_vec(),
                 version: agent.version.clone(),
+                sealing_key: sealing_key(&agent.state),
             })),
         };
         // The channel is empty, and so takes it at once.
@@ -178,6 +179,17 @@ impl Session {
             out,
             messages: messages.into_inner(),
         })
+    }
+}
+
+/// The key that the node's secrets are sealed to. A node without one attends all the same, and is sent no secrets.
+fn sealing_key(state: &State) -> Vec<u8> {
+    match state.sealing_key() {
+        Ok(key) => key.public().as_bytes().to_vec(),
+        Err(error) => {
+            tracing::error!("the node has no key for secrets: {error}");
+            Vec::new()
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod machine;
 mod membership;
 pub mod node;
 mod renewal;
+mod secrets;
 mod state;
 
 pub use attend::{Agent, Ended, Subject, attend};

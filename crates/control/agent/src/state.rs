@@ -5,12 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hermes_api::{Hash, Name, SignedStatement, Statement, VerifyingKey, parts};
+use hermes_api::{Hash, Name, SealingKey, SignedStatement, Statement, VerifyingKey, parts};
 use hermes_config::{Loaded, Problem, Problems};
 use hermes_net::replace_file;
 use serde::{Deserialize, Serialize};
 
-use crate::Membership;
+use crate::{Membership, secrets};
 
 /// Bytes of the longest file that is read here, but for parts.
 #[doc(alias = "bound")]
@@ -20,6 +20,7 @@ const LONGEST: u64 = 1024 * 1024;
 ///
 /// - `membership.json`, `node.key`, `node.pem`: its identity.
 /// - `parts/HASH`: parts of statements, which never change.
+/// - `sealing.key`, `secrets/HASH`: the key of the node's secrets, and the secrets that it opened.
 /// - `current.json`: the signed statement that the next start follows. It is replaced as a whole, once all its parts are on the disk.
 #[derive(Debug, Clone)]
 pub struct State {
@@ -105,6 +106,22 @@ impl State {
         // Before it is shown to anyone: a join that is cut is repeated with the same key.
         replace_file(&path, &text)?;
         Ok(text)
+    }
+
+    /// The key by which the node opens its secrets; made if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read or written.
+    pub(crate) fn sealing_key(&self) -> io::Result<SealingKey> {
+        let path = self.path("sealing.key");
+        if let Some(text) = read(&path)? {
+            return SealingKey::from_text(&text).map_err(|error| damaged(&path, &error));
+        }
+        let mut bytes = [0; 32];
+        aws_lc_rs::rand::fill(&mut bytes).map_err(io::Error::other)?;
+        let key = SealingKey::of(bytes).map_err(io::Error::other)?;
+        replace_file(&path, &key.to_text())?;
+        Ok(key)
     }
 
     /// The node's certificates, as PEM.
@@ -223,6 +240,7 @@ impl State {
             .map(|hash| self.part(hash))
             .ok_or_else(|| unread("the statement has no document".to_owned()))?;
         let text = fs::read_to_string(&path).map_err(|error| unread(error.to_string()))?;
+        secrets::open(self, statement, membership)?;
         let env = |name: &str| self.variable(name, statement, membership);
 
         let loaded = form.parse(&path, &text, &env)?;
@@ -250,6 +268,10 @@ impl State {
             "HERMES_IDENTITY" => Some(self.folder.to_string_lossy().into_owned()),
             "HERMES_AUTHORITIES" => part(parts::AUTHORITIES),
             "HERMES_REVOKED" => part(parts::REVOKED),
+            "HERMES_SECRETS" => {
+                let hash = statement.parts.get(parts::SECRETS)?;
+                Some(self.secrets(hash).to_string_lossy().into_owned())
+            }
             "HERMES_WEB" => membership.web.map(|address| address.to_string()),
             "HERMES_CONTROLLER" => {
                 let url: crate::ControllerUrl = membership.controller.parse().ok()?;
@@ -280,10 +302,15 @@ impl State {
                 fs::remove_file(entry.path())?;
             }
         }
-        Ok(())
+        secrets::sweep(&self.path("secrets"), kept)
     }
 
-    fn part(&self, hash: &Hash) -> PathBuf {
+    /// The folder of the opened secrets of a part.
+    pub(crate) fn secrets(&self, hash: &Hash) -> PathBuf {
+        self.path("secrets").join(hash.to_string())
+    }
+
+    pub(crate) fn part(&self, hash: &Hash) -> PathBuf {
         self.path("parts").join(hash.to_string())
     }
 

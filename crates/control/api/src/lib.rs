@@ -16,6 +16,7 @@ mod hash;
 mod messages;
 mod name;
 mod revision;
+mod sealed;
 mod statement;
 mod token;
 
@@ -28,5 +29,6 @@ pub use messages::{
 };
 pub use name::{BadName, Name};
 pub use revision::{BadRevision, Revision};
+pub use sealed::{BadSealingKey, MAX_SECRET, NotOpened, PublicSealingKey, SealingKey};
 pub use statement::{BadStatement, SignedStatement, SigningKey, Statement, VerifyingKey, parts};
 pub use token::{BadToken, Token};

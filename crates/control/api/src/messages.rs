@@ -118,6 +118,9 @@ pub struct Hello {
     /// The program's version.
     #[prost(string, tag = "3")]
     pub version: String,
+    /// The key that secrets of the node are sealed to; empty if it opens none.
+    #[prost(bytes = "vec", tag = "4")]
+    pub sealing_key: Vec<u8>,
 }
 
 /// Blobs that a node lacks.
@@ -293,12 +296,13 @@ mod tests {
             content: vec![7; 32],
             binary: vec![8; 32],
             version: "0.1.0".to_owned(),
+            sealing_key: vec![9; 32],
         };
         let message = AgentMessage {
             content: Some(agent_message::Content::Hello(hello.clone())),
         };
         let bytes = message.encode_to_vec();
-        assert!(bytes.len() < 100, "{}", bytes.len());
+        assert!(bytes.len() < 128, "{}", bytes.len());
         assert_eq!(AgentMessage::decode(&*bytes).unwrap(), message);
     }
 }

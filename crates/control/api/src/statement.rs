@@ -18,6 +18,8 @@ pub mod parts {
     pub const AUTHORITIES: &str = "authorities.pem";
     /// Lists of revoked certificates, as PEM.
     pub const REVOKED: &str = "revoked.pem";
+    /// Secrets of the node, each sealed to its key: a JSON object of boxes by the names of their files.
+    pub const SECRETS: &str = "secrets.json";
 }
 
 /// Names a signature of a statement apart from a signature of anything else.

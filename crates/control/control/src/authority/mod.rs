@@ -19,6 +19,7 @@ mod membership;
 mod records;
 mod revocation;
 mod root;
+mod sealing;
 mod tokens;
 
 pub use self::error::AuthorityError;

@@ -43,8 +43,12 @@ pub fn between(before: &Compiled, after: &Compiled) -> Compiled {
         merged.rules();
         merged.fill("groups");
     }
+    // Parts that are left of the document before may name its secrets.
+    let mut secrets = before.secrets.clone();
+    secrets.extend(after.secrets.clone());
     Compiled {
         document: merged.document,
+        secrets,
         ..after.clone()
     }
 }

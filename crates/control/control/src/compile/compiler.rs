@@ -1,6 +1,6 @@
 //! Trees become documents.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hermes_api::{Hash, MAX_BLOB, Name, canonical};
 use hermes_config::Problem;
@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use super::draft::Draft;
 use super::plan::Plan;
 use super::proof::prove;
+use super::secrets::SecretsOf;
 use super::tenants::NamedGroup;
 use super::{Reads, SourceMap, device, proxy};
 use crate::resources::{Findings, Key, Kind, Tree, check};
@@ -43,6 +44,8 @@ pub struct Compiled {
     pub places: SourceMap,
     /// The resources that it depends on.
     pub reads: Reads,
+    /// Secrets that it names, each sealed to the node, by the names of their files.
+    pub secrets: BTreeMap<String, String>,
     /// Nodes to which this one sends have a smaller rank where that is possible; devices have the greatest one. Receivers have to know
     /// of an addition before senders.
     pub rank: u32,
@@ -138,11 +141,13 @@ impl<'t> Compiler<'t> {
                     reads.keys.insert(key);
                     let slices = node.slices.iter().map(|slice| slice.0.clone());
                     reads.keys.extend(slices);
-                    return Ok(compiled(of_device(Some((name, node)))?, reads, u32::MAX));
+                    let compiled = compiled(of_device(Some((name, node)))?, reads, u32::MAX);
+                    return with_secrets(plan.tree, name, compiled);
                 }
                 let draft = proxy::document(plan, name, node);
                 let reads = of_proxy(key, &draft);
-                Ok(compiled(draft, reads, plan.rank(name)))
+                let compiled = compiled(draft, reads, plan.rank(name));
+                with_secrets(plan.tree, name, compiled)
             }
         }
     }
@@ -153,12 +158,22 @@ fn unknown(name: &Name) -> Findings {
     Findings(vec![problem.into()])
 }
 
+/// A document with paths in place of references to secrets.
+fn with_secrets(tree: &Tree, node: &Name, mut compiled: Compiled) -> Result<Compiled, Findings> {
+    let secrets = SecretsOf::resolve(tree, node, &compiled.places, &mut compiled.document)?;
+    let SecretsOf { boxes, keys, .. } = secrets;
+    compiled.secrets = boxes;
+    compiled.reads.keys.extend(keys);
+    Ok(compiled)
+}
+
 fn compiled(draft: Draft, reads: Reads, rank: u32) -> Compiled {
     let (document, places) = draft.finish();
     Compiled {
         document,
         places,
         reads,
+        secrets: BTreeMap::new(),
         rank,
     }
 }

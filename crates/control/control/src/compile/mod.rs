@@ -33,6 +33,7 @@ mod proxy;
 mod rank;
 mod reads;
 mod routes;
+mod secrets;
 mod slices;
 mod source_map;
 mod targets;

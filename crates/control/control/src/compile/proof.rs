@@ -8,12 +8,13 @@ use hermes_rules::{lint, warn};
 use serde_json::Value as Json;
 
 /// Variables that an agent fills in, each with an example.
-pub const VARIABLES: [(&str, &str); 7] = [
+pub const VARIABLES: [(&str, &str); 8] = [
     ("HERMES_NODE", "laptop"),
     ("HERMES_USER", "alice"),
     ("HERMES_IDENTITY", "/var/lib/hermes/identity"),
     ("HERMES_AUTHORITIES", "/var/lib/hermes/authorities.pem"),
     ("HERMES_REVOKED", "/var/lib/hermes/revoked.pem"),
+    ("HERMES_SECRETS", "/var/lib/hermes/secrets"),
     ("HERMES_CONTROLLER", "controller.example.org"),
     ("HERMES_WEB", "127.0.0.1:8080"),
 ];

@@ -6,6 +6,7 @@ mod nodes;
 mod references;
 mod report;
 mod rules;
+mod secrets;
 mod slices;
 mod tenants;
 
@@ -31,6 +32,7 @@ pub fn check(tree: &Tree) -> Result<(), Findings> {
     rules::groups(&mut report);
     rules::policies(&mut report);
     slices::slices(&mut report);
+    secrets::secrets(&mut report);
     entry::entries(&mut report);
     report.findings.or(())
 }

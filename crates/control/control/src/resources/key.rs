@@ -35,6 +35,8 @@ pub enum Kind {
     Tenant,
     /// Addresses that some users reach by IP.
     Slice,
+    /// A text that its nodes alone can read.
+    Secret,
 }
 
 /// The name of a resource, written as `Kind/tenant/name`.
@@ -55,7 +57,7 @@ pub struct BadKey(String);
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Overlay,
         Self::Node,
         Self::Link,
@@ -67,10 +69,11 @@ impl Kind {
         Self::Policy,
         Self::Tenant,
         Self::Slice,
+        Self::Secret,
     ];
 
     /// Kinds that the design knows and this version does not.
-    pub(super) const LATER: [&str; 4] = ["Secret", "Peering", "Placement", "Objective"];
+    pub(super) const LATER: [&str; 3] = ["Peering", "Placement", "Objective"];
 
     /// As it is written.
     pub const fn word(self) -> &'static str {
@@ -86,6 +89,7 @@ impl Kind {
             Self::Policy => "Policy",
             Self::Tenant => "Tenant",
             Self::Slice => "Slice",
+            Self::Secret => "Secret",
         }
     }
 
@@ -117,6 +121,14 @@ impl Key {
             kind,
             tenant: default_tenant(),
             name,
+        }
+    }
+
+    /// Its name with its tenant, unless that is the operator: `web`, `red.web`.
+    pub fn short(&self) -> String {
+        match self.is_operators() {
+            true => self.name.to_string(),
+            false => format!("{}.{}", self.tenant, self.name),
         }
     }
 

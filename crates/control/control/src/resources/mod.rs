@@ -16,6 +16,7 @@ mod key;
 mod origin;
 mod read;
 mod resource;
+mod sealing;
 mod specs;
 mod tree;
 mod ways;
@@ -28,9 +29,10 @@ pub use key::{BadKey, DEFAULT_TENANT, Key, Kind};
 pub use origin::Origin;
 pub use read::{Source, read};
 pub use resource::{API_VERSION, Metadata, Resource, Spec, format};
+pub use sealing::seal;
 pub use specs::{
     GroupSpec, Guards, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RolloutPlan,
-    RouteSpec, ServiceEnd, ServiceSpec, SliceName, SliceSpec, TenantSpec, UserSpec,
+    RouteSpec, SecretSpec, ServiceEnd, ServiceSpec, SliceName, SliceSpec, TenantSpec, UserSpec,
 };
 pub use tree::{Tree, TreeFull};
 pub(crate) use ways::{NextHop, WayFinder, Ways};

@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 
 use super::resource::{Envelope, unknown_kind};
 use super::specs::{
-    GroupSpec, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RouteSpec, ServiceSpec,
-    SliceSpec, TenantSpec, UserSpec,
+    GroupSpec, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RouteSpec, SecretSpec,
+    ServiceSpec, SliceSpec, TenantSpec, UserSpec,
 };
 use super::{Finding, Findings, Key, Kind, Origin, Resource, Tree};
 
@@ -121,6 +121,7 @@ fn schema(kind: Kind) -> &'static Json {
         Kind::Group => schema_of::<Envelope<GroupSpec>>(),
         Kind::Policy => schema_of::<Envelope<PolicySpec>>(),
         Kind::Tenant => schema_of::<Envelope<TenantSpec>>(),
+        Kind::Secret => schema_of::<Envelope<SecretSpec>>(),
         Kind::Slice => schema_of::<Envelope<SliceSpec>>(),
     })
 }

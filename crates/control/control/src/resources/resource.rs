@@ -10,8 +10,8 @@ use serde_json::{Map, Value as Json};
 
 use super::key::{DEFAULT_TENANT, default_tenant};
 use super::specs::{
-    GroupSpec, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RouteSpec, ServiceSpec,
-    SliceSpec, TenantSpec, UserSpec,
+    GroupSpec, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RouteSpec, SecretSpec,
+    ServiceSpec, SliceSpec, TenantSpec, UserSpec,
 };
 use super::{Finding, Key, Kind};
 
@@ -56,6 +56,8 @@ pub enum Spec {
     Tenant(TenantSpec),
     /// Addresses that some users reach by IP.
     Slice(Box<SliceSpec>),
+    /// A text that its nodes alone can read.
+    Secret(SecretSpec),
 }
 
 /// The envelope of every kind.
@@ -108,6 +110,7 @@ impl Resource {
             Kind::Group => Self::typed(kind, json, Spec::Group),
             Kind::Policy => Self::typed(kind, json, Spec::Policy),
             Kind::Tenant => Self::typed(kind, json, Spec::Tenant),
+            Kind::Secret => Self::typed(kind, json, Spec::Secret),
             Kind::Slice => Self::typed(kind, json, |spec| Spec::Slice(Box::new(spec))),
         }
         .map_err(Finding::from)

@@ -387,6 +387,8 @@ impl Controller {
     fn apply(&self, asked: &Apply) -> Result<Value, Failed> {
         let sources: Vec<_> = asked.files.iter().map(File::source).collect();
         let read = resources::read(&sources).map_err(NotChanged::Invalid)?;
+        // Before anything else sees it: no tree has the text of a secret.
+        let read = self.sealed(&read)?;
         let changed = self.change(&asked.how, &|tree| {
             let mut next = tree.clone();
             if let Some(set) = &asked.set {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_api::{
-    AgentMessage, ControllerMessage, Hash, Hello, Name, agent_message, controller_message,
+    AgentMessage, ControllerMessage, Hash, Hello, Name, PublicSealingKey, agent_message,
+    controller_message,
 };
 use hermes_net::clock::unix_seconds;
 use tokio::sync::mpsc;
@@ -73,6 +74,7 @@ async fn carry(
     let node = member.node.clone();
     let expires = member.expires;
     let user = member.user.clone();
+    keep_sealing_key(controller, &node, &hello).await?;
     let session = controller.came(arrival(member, &hello)?);
     let mut stream = NodeStream {
         controller,
@@ -91,6 +93,27 @@ async fn carry(
     // Also after an error, or the node would be waited for in changes.
     controller.left(&node, session.id);
     ended
+}
+
+/// Remembers the key that secrets of the node are sealed to, also for the time when it is away.
+async fn keep_sealing_key(
+    controller: &Arc<Controller>,
+    node: &Name,
+    hello: &Hello,
+) -> Result<(), Status> {
+    if hello.sealing_key.is_empty() {
+        return Ok(());
+    }
+    let bad = |error: &dyn std::fmt::Display| Status::invalid_argument(error.to_string());
+    let key = PublicSealingKey::try_from(&*hello.sealing_key).map_err(|error| bad(&error))?;
+    let controller = controller.clone();
+    let node = node.clone();
+    // The store may stand still, and must not stop the run time.
+    let kept = tokio::task::spawn_blocking(move || controller.keep_sealing_key(&node, key));
+    let kept = kept
+        .await
+        .map_err(|error| Status::internal(error.to_string()))?;
+    kept.map_err(Status::unavailable)
 }
 
 fn arrival(member: Member, hello: &Hello) -> Result<Arrival, Status> {

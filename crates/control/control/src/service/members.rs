@@ -1,12 +1,16 @@
 //! Members of the overlay: they join, renew, and are revoked.
 
-use hermes_api::{JoinAnswer, JoinRequest, Name, Token};
+use hermes_api::{
+    BadSealingKey, JoinAnswer, JoinRequest, Name, PublicSealingKey, SealingKey, Token,
+};
 use hermes_net::clock::unix_seconds;
 use rustls::pki_types::CertificateDer;
 
 use super::controller::Controller;
+use super::outcome::NotChanged;
 use super::tls;
 use crate::authority::{Member, MemberRecord, Revoked, TokenRequest};
+use crate::resources::{self, Tree};
 
 impl Controller {
     /// Makes a node a member.
@@ -61,6 +65,34 @@ impl Controller {
     pub fn create_token(&self, request: &TokenRequest) -> Result<Token, String> {
         let token = self.authority.create_token(request, unix_seconds());
         token.map_err(|error| error.to_string())
+    }
+
+    /// Remembers the key that a node opens its secrets by.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub(super) fn keep_sealing_key(
+        &self,
+        node: &Name,
+        key: PublicSealingKey,
+    ) -> Result<(), String> {
+        let kept = self.authority.keep_sealing_key(node, key);
+        kept.map_err(|error| error.to_string())
+    }
+
+    /// The resources with their secrets sealed.
+    ///
+    /// # Errors
+    /// A node has shown no key yet, or the store cannot be read.
+    pub(super) fn sealed(&self, read: &Tree) -> Result<Tree, NotChanged> {
+        let keys = self.authority.sealing_keys();
+        let keys = keys.map_err(|error| NotChanged::Store(error.to_string()))?;
+        let fresh = || {
+            let mut bytes = [0; 32];
+            aws_lc_rs::rand::fill(&mut bytes).map_err(|_| BadSealingKey)?;
+            SealingKey::of(bytes)
+        };
+        resources::seal(read, &keys, &fresh).map_err(NotChanged::Invalid)
     }
 
     /// The members of the overlay.

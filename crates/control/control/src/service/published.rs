@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hermes_api::{Hash, Name, Revision, Statement, parts};
+use hermes_api::{Hash, Name, Revision, Statement, canonical, parts};
 
 use crate::compile::{Compiled, Recipient};
 use crate::resources::Tree;
@@ -28,13 +28,21 @@ impl Part {
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) part: Part,
+    /// Secrets of the node, if it has any.
+    pub(super) secrets: Option<Part>,
     pub(super) compiled: Compiled,
 }
 
 impl Document {
     pub(super) fn new(compiled: Compiled) -> Arc<Self> {
         let part = Part::new(compiled.blob());
-        Arc::new(Self { part, compiled })
+        let boxes = Some(&compiled.secrets).filter(|secrets| !secrets.is_empty());
+        let secrets = boxes.map(|boxes| Part::new(canonical(&serde_json::json!(boxes))));
+        Arc::new(Self {
+            part,
+            secrets,
+            compiled,
+        })
     }
 }
 
@@ -76,10 +84,11 @@ impl Published {
             (parts::AUTHORITIES, &self.authorities),
             (parts::REVOKED, &self.revoked),
         ];
-        let named = named.iter();
+        let secrets = document.secrets.iter().map(|part| (parts::SECRETS, part));
+        let named = named.into_iter().chain(secrets);
         Some(
             named
-                .map(|(name, part)| ((*name).to_owned(), part.hash))
+                .map(|(name, part)| (name.to_owned(), part.hash))
                 .collect(),
         )
     }
@@ -103,7 +112,8 @@ impl Published {
     /// A part of a node's statement: never one of another node's.
     pub(super) fn part(&self, recipient: &Recipient, hash: &Hash) -> Option<&Part> {
         let document = self.document(recipient)?;
-        let mut parts = [&document.part, &self.authorities, &self.revoked].into_iter();
+        let parts = [&document.part, &self.authorities, &self.revoked].into_iter();
+        let mut parts = parts.chain(&document.secrets);
         parts.find(|part| part.hash == *hash)
     }
 

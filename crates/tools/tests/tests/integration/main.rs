@@ -43,6 +43,7 @@ mod optional_auth;
 mod outlive;
 mod overlay;
 mod overlay_etcd;
+mod overlay_kinds;
 mod own_authority;
 mod pac;
 mod packets;

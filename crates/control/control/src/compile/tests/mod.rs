@@ -9,6 +9,7 @@ mod change;
 mod golden;
 mod mistakes;
 mod overlay;
+mod secrets;
 mod slices;
 mod tenants;
 mod walk;

@@ -64,10 +64,7 @@ impl FromStr for SliceName {
 
 impl fmt::Display for SliceName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.is_operators() {
-            true => self.0.name.fmt(out),
-            false => write!(out, "{}.{}", self.0.tenant, self.0.name),
-        }
+        out.write_str(&self.0.short())
     }
 }
 

@@ -1,0 +1,62 @@
+//! The keys that secrets of nodes are sealed to, as nodes show them when they attend.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hermes_api::{Name, PublicSealingKey};
+use serde::{Deserialize, Serialize};
+
+use super::error::AuthorityError;
+use super::root::Authority;
+
+/// Begins the keys of records.
+const PREFIX: &str = "sealing/";
+
+/// The key of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SealingRecord {
+    node: Name,
+    key: Vec<u8>,
+}
+
+impl Authority {
+    /// Remembers the key of a node, in place of an earlier one.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub fn keep_sealing_key(
+        &self,
+        node: &Name,
+        key: PublicSealingKey,
+    ) -> Result<(), AuthorityError> {
+        let path = format!("{PREFIX}{node}");
+        let before: Option<SealingRecord> = self.records.get(&path)?;
+        let record = SealingRecord {
+            node: node.clone(),
+            key: key.as_bytes().to_vec(),
+        };
+        // Where two streams of one node come at once, either may write: each shows the same key again when it comes back.
+        if before.as_ref() != Some(&record) {
+            self.records.put(&path, before.as_ref(), Some(&record))?;
+        }
+        Ok(())
+    }
+
+    /// The keys of members that are not revoked.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn sealing_keys(&self) -> Result<BTreeMap<Name, PublicSealingKey>, AuthorityError> {
+        let members = self.members()?.into_iter();
+        let members = members.filter(|member| member.revoked.is_none());
+        let members: BTreeSet<Name> = members.map(|member| member.node).collect();
+        let records: Vec<SealingRecord> = self.records.all(PREFIX)?;
+        let known = records
+            .into_iter()
+            .filter(|record| members.contains(&record.node));
+        let keys = known.filter_map(|record| {
+            let key = PublicSealingKey::try_from(&*record.key).ok()?;
+            Some((record.node, key))
+        });
+        Ok(keys.collect())
+    }
+}
