@@ -97,6 +97,7 @@ pub(super) fn add_routes(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
             let written = slice.resource.written();
             route["terminate"] = json!({
                 "tun": device_name(slice.key), "pool": written["pool"], "routes": written["prefixes"],
+                "super_packets": true,
             });
             if slice.spec.nat {
                 route["terminate"]["nat"] = true.into();
@@ -151,6 +152,8 @@ pub(super) fn add_listeners(plan: &Plan<'_>, key: &Key, node: &NodeSpec, draft: 
         let written = resource.written();
         let mut device = json!({
             "name": device_name(slice),
+            // Links between nodes are TCP: packets of one connection go as they come, and are cut where they leave.
+            "super_packets": true,
             "tunnels": { slice.name.as_str(): { "prefixes": written["prefixes"], "set": { FIELD: name } } },
         });
         if let Some(names) = written.get("names") {
