@@ -44,6 +44,29 @@ fn who_was_forgotten_does_not_become_the_next_node_of_the_name() {
 }
 
 #[test]
+fn only_a_controller_of_the_overlay_passes_for_one() {
+    let authority = authority();
+    let pem = |authority: &Authority| {
+        let identity = authority.controller_identity(NOW).unwrap();
+        let chain = CertificateDer::pem_slice_iter(identity.certificates.as_bytes());
+        chain.collect::<Result<Vec<_>, _>>().unwrap()
+    };
+    let own = pem(&authority);
+    assert_eq!(authority.controller(&own, NOW), Ok(()));
+    assert!(
+        authority.controller(&own, NOW + 8 * DAY).is_err(),
+        "it has ended"
+    );
+    assert!(authority.controller(&[], NOW).is_err());
+
+    let member = joined(&authority, None, "edge", NOW);
+    assert!(authority.controller(&chain(&member), NOW).is_err());
+    // The same names, by an authority of its own.
+    let stranger = super::authority();
+    assert!(authority.controller(&pem(&stranger), NOW).is_err());
+}
+
+#[test]
 fn a_node_that_repeats_itself_gets_the_same_certificate() {
     let authority = authority();
     let token = authority.create_token(&request(None, None), NOW).unwrap();
