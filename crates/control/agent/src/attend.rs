@@ -2,20 +2,23 @@
 
 use std::future::Future;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hermes_api::{
-    AgentMessage, ControllerMessage, Hash, Hello, Notice, Statement, agent_message,
+    AgentMessage, ControllerMessage, Hash, Hello, Notice, Progress, Statement, agent_message,
     controller_message, methods,
 };
 use hermes_net::clock::unix_seconds;
+use hermes_node::Vitals;
 use http::uri::PathAndQuery;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic_prost::ProstCodec;
 
+use crate::backoff::Backoff;
 use crate::enrol::{self, NotJoined};
+use crate::health::HealthLog;
 use crate::machine::{Effect, Machine, Refused};
 use crate::{Membership, State, renewal};
 
@@ -23,10 +26,10 @@ use crate::{Membership, State, renewal};
 #[doc(alias = "bound")]
 const WAITING: usize = 16;
 
-/// The first pause after a connection was lost; each one more doubles it.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// A stream that lasted so long was a good one: after its loss pauses begin anew.
+const LASTING: Duration = Duration::from_secs(10);
 
-/// The longest pause. Half of it is chance, so that nodes do not come back all at once.
+/// The longest pause of a node that knows one controller.
 #[doc(alias = "bound")]
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -51,6 +54,11 @@ pub trait Subject: Send {
         statement: &Statement,
         confirm: Option<Duration>,
     ) -> impl Future<Output = Result<String, Vec<Refused>>> + Send;
+
+    /// Sums over the exchanges of the node; `None` if it does not count them.
+    fn vitals(&self) -> Option<Vitals> {
+        None
+    }
 
     /// Keeps the document in force.
     fn confirm(&mut self) -> impl Future<Output = ()> + Send;
@@ -91,51 +99,67 @@ pub struct Agent<S> {
 ///
 /// # Errors
 /// The node was revoked, or its folder cannot be read.
-pub async fn attend<S: Subject>(mut agent: Agent<S>) -> Result<(), Ended> {
-    let key = agent.membership.verifying_key().map_err(io::Error::other)?;
-    let current = agent.state.current(&key)?;
-    let seen = agent.state.seen()?.and_then(|text| text.parse().ok());
-    let mut machine = Machine::new(
-        agent.membership.overlay.clone(),
-        agent.membership.node.clone(),
-        key,
-        current,
-        seen,
-    );
+pub async fn attend<S: Subject>(agent: Agent<S>) -> Result<(), Ended> {
+    let mut machine = machine_of(&agent)?;
+    let mut attending = Attending {
+        agent,
+        health: HealthLog::default(),
+        started: Instant::now(),
+    };
 
-    // The controller was there: the next loss begins anew.
-    let mut pause = FIRST_PAUSE;
+    let mut backoff = Backoff::default();
     loop {
         // An expired certificate opens no stream, and can still be renewed.
-        agent.renew_if_due().await?;
-        let lost = match Session::open(&agent, &machine).await {
+        attending.renew_if_due().await?;
+        let lost = match Session::open(&attending.agent, &machine).await {
             Ok(session) => {
-                pause = FIRST_PAUSE;
-                agent.follow(&mut machine, session).await?
+                let began = Instant::now();
+                let lost = attending.follow(&mut machine, session).await?;
+                // A controller that ends each stream at once is not asked more and more often.
+                if began.elapsed() >= LASTING {
+                    backoff.reset();
+                }
+                lost
             }
             Err(NotJoined::Refused(reason)) => return Err(Ended::Left(reason)),
             Err(error) => {
                 // Another controller may be there.
-                agent.membership.turn_to_next();
+                attending.agent.membership.turn_to_next();
                 error.to_string()
             }
         };
         // Messages on their way are lost with the stream.
         machine.disconnected();
         tracing::info!("the controller is away, the node goes on: {lost}");
-        agent.wait(&mut machine, jittered(pause)).await?;
         // Where there are others, one that is lost is soon followed by another.
-        let longest = match agent.membership.controllers.is_empty() {
+        let longest = match attending.agent.membership.controllers.is_empty() {
             true => LONGEST_PAUSE,
             false => SHORT_PAUSE,
         };
-        pause = (pause * 2).min(longest);
+        let pause = backoff.pause(fastrand::f64(), longest);
+        attending.wait(&mut machine, pause).await?;
     }
 }
 
-/// Half of it, and a random part of the other half.
-fn jittered(pause: Duration) -> Duration {
-    pause / 2 + pause.mul_f64(fastrand::f64() / 2.0)
+/// A machine that goes on from the node's disk.
+fn machine_of<S>(agent: &Agent<S>) -> Result<Machine, Ended> {
+    let key = agent.membership.verifying_key().map_err(io::Error::other)?;
+    let current = agent.state.current(&key)?;
+    let seen = agent.state.seen()?.and_then(|text| text.parse().ok());
+    Ok(Machine::new(
+        agent.membership.overlay.clone(),
+        agent.membership.node.clone(),
+        key,
+        current,
+        seen,
+    ))
+}
+
+/// An agent and what it has seen of its node.
+struct Attending<S> {
+    agent: Agent<S>,
+    health: HealthLog,
+    started: Instant,
 }
 
 /// An open stream to a controller.
@@ -173,6 +197,14 @@ impl Session {
             .await;
         let messages = answer.map_err(|status| match status.code() {
             tonic::Code::PermissionDenied => NotJoined::Refused(status.message().to_owned()),
+            tonic::Code::FailedPrecondition => {
+                // It may change any time: the node goes on and asks again.
+                tracing::error!(
+                    "the controller gives this node nothing: {}",
+                    status.message()
+                );
+                lost(&status.message())
+            }
             _ => lost(&status.message()),
         })?;
         Ok(Self {
@@ -193,7 +225,7 @@ fn sealing_key(state: &State) -> Vec<u8> {
     }
 }
 
-impl<S: Subject> Agent<S> {
+impl<S: Subject> Attending<S> {
     /// Follows a controller until the stream ends; returns the reason.
     async fn follow(
         &mut self,
@@ -215,7 +247,13 @@ impl<S: Subject> Agent<S> {
                     Err(status) if status.code() == tonic::Code::PermissionDenied => {
                         return Err(Ended::Left(status.message().to_owned()));
                     }
-                    Err(status) => return Ok(status.message().to_owned()),
+                    Err(status) => {
+                        if status.code() == tonic::Code::FailedPrecondition {
+                            let reason = status.message();
+                            tracing::error!("the controller gives this node nothing: {reason}");
+                        }
+                        return Ok(status.message().to_owned());
+                    }
                 },
                 _ = look.tick() => self.look(machine)?,
                 _ = renew.tick() => {
@@ -233,15 +271,15 @@ impl<S: Subject> Agent<S> {
 
     /// Renews the certificate if it is time. Where that fails it is tried again later: there is a third of its time for that.
     async fn renew_if_due(&mut self) -> Result<(), Ended> {
-        let span = renewal::span(&self.state.certificates()?);
-        let node = self.membership.node.as_str();
+        let span = renewal::span(&self.agent.state.certificates()?);
+        let node = self.agent.membership.node.as_str();
         if span.is_some_and(|span| !span.is_due(node, unix_seconds())) {
             return Ok(());
         }
-        match enrol::renew(&self.state, &self.membership).await {
+        match enrol::renew(&self.agent.state, &self.agent.membership).await {
             Ok(()) => {
                 tracing::info!("the certificate is renewed");
-                self.subject.renewed();
+                self.agent.subject.renewed();
             }
             Err(NotJoined::Refused(reason)) => return Err(Ended::Left(reason)),
             Err(error) => tracing::warn!("the certificate is not renewed yet: {error}"),
@@ -267,11 +305,18 @@ impl<S: Subject> Agent<S> {
     }
 
     fn look(&mut self, machine: &mut Machine) -> Result<Vec<Effect>, Ended> {
-        if !self.subject.has_returned() {
+        let subject = &self.agent.subject;
+        self.health
+            .look(self.started.elapsed(), || subject.vitals());
+        if !self.agent.subject.has_returned() {
             return Ok(Vec::new());
         }
-        let key = self.membership.verifying_key().map_err(io::Error::other)?;
-        Ok(machine.returned(self.state.current(&key)?))
+        let key = self
+            .agent
+            .membership
+            .verifying_key()
+            .map_err(io::Error::other)?;
+        Ok(machine.returned(self.agent.state.current(&key)?))
     }
 
     /// Keeps the controllers of a message that tells of them; returns whether another one is to be attended.
@@ -279,18 +324,18 @@ impl<S: Subject> Agent<S> {
         let Some(controller_message::Content::Controllers(told)) = &message.content else {
             return Ok(false);
         };
-        let before = self.membership.clone();
-        self.membership.follow(told);
-        if self.membership != before {
-            let state = self.state.clone();
-            let membership = self.membership.clone();
+        let before = self.agent.membership.clone();
+        self.agent.membership.follow(told);
+        if self.agent.membership != before {
+            let state = self.agent.state.clone();
+            let membership = self.agent.membership.clone();
             blocking(move || state.keep_controllers(&membership)).await?;
         }
-        Ok(self.membership.controller != before.controller)
+        Ok(self.agent.membership.controller != before.controller)
     }
 
     fn heard(&self, machine: &mut Machine, message: ControllerMessage) -> Vec<Effect> {
-        let has = |hash: &Hash| self.state.has_part(hash);
+        let has = |hash: &Hash| self.agent.state.has_part(hash);
         match message.content {
             Some(controller_message::Content::Offer(offer)) => machine.offered(offer, &has),
             Some(controller_message::Content::BlobPart(piece)) => machine.part(piece),
@@ -314,36 +359,62 @@ impl<S: Subject> Agent<S> {
         let mut effects = std::collections::VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
             match effect {
-                Effect::Say(message) => messages.push(message),
+                Effect::Say(message) => messages.push(self.with_health(message)),
+                Effect::Report(statement) => messages.extend(self.report(statement)),
                 Effect::Keep { parts, seen } => {
-                    let state = self.state.clone();
+                    let state = self.agent.state.clone();
                     let kept = blocking(move || keep(&state, &parts, &seen.to_string())).await;
                     effects.extend(machine.kept(kept.map_err(|error| error.to_string())));
                 }
                 Effect::Apply { statement, confirm } => {
-                    let outcome = self.subject.apply(&statement, confirm).await;
-                    let has = |hash: &Hash| self.state.has_part(hash);
+                    self.health.changes(self.agent.subject.vitals());
+                    let outcome = self.agent.subject.apply(&statement, confirm).await;
+                    let has = |hash: &Hash| self.agent.state.has_part(hash);
                     effects.extend(machine.applied(outcome, &has));
                 }
                 Effect::Follow { signed, statement } => {
-                    let state = self.state.clone();
+                    let state = self.agent.state.clone();
                     blocking(move || state.follow(&signed, &statement)).await?;
                     self.follow_authorities()?;
                 }
-                Effect::Confirm => self.subject.confirm().await,
+                Effect::Confirm => self.agent.subject.confirm().await,
                 Effect::Leave => return Err(Ended::Left("it was revoked".to_owned())),
             }
         }
         Ok(messages)
     }
 
+    /// An acknowledgement of a statement that is in force says how the node's exchanges go.
+    fn with_health(&self, mut message: AgentMessage) -> AgentMessage {
+        if let Some(agent_message::Content::Acknowledgement(word)) = &mut message.content
+            && matches!(word.progress(), Progress::InForce | Progress::Confirmed)
+            && let Ok(statement) = Hash::try_from(&*word.statement)
+        {
+            let vitals = self.agent.subject.vitals();
+            word.health = self.health.report(statement, vitals);
+        }
+        message
+    }
+
+    fn report(&self, statement: Hash) -> Option<AgentMessage> {
+        let vitals = self.agent.subject.vitals();
+        let health = self.health.report(statement, vitals)?;
+        Some(AgentMessage {
+            content: Some(agent_message::Content::Health(health)),
+        })
+    }
+
     /// Controllers are believed by the authorities of the statement in force from now on.
     fn follow_authorities(&self) -> Result<(), Ended> {
-        let key = self.membership.verifying_key().map_err(io::Error::other)?;
-        if let Some(current) = self.state.current(&key)?
-            && let Some(authorities) = self.state.authorities_of(&current.statement)?
+        let key = self
+            .agent
+            .membership
+            .verifying_key()
+            .map_err(io::Error::other)?;
+        if let Some(current) = self.agent.state.current(&key)?
+            && let Some(authorities) = self.agent.state.authorities_of(&current.statement)?
         {
-            self.state.keep_authorities(&authorities)?;
+            self.agent.state.keep_authorities(&authorities)?;
         }
         Ok(())
     }

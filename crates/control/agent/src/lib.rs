@@ -11,9 +11,11 @@
 //! Begin reading in `machine.rs`.
 
 pub mod attend;
+mod backoff;
 mod connection;
 mod controllers;
 pub mod enrol;
+mod health;
 mod machine;
 mod membership;
 pub mod node;

@@ -50,6 +50,8 @@ pub enum Effect {
     },
     /// Tell the node that the document in force is confirmed.
     Confirm,
+    /// Say how the node's exchanges go since this statement is in force.
+    Report(Hash),
     /// This node is no member any more.
     Leave,
 }
@@ -342,6 +344,13 @@ impl Machine {
             Notice::InStep => Vec::new(),
             Notice::Confirm => self.confirm(),
             Notice::Revoked => vec![Effect::Leave],
+            Notice::Report => {
+                let current = self.in_force.as_ref();
+                current
+                    .map(|current| Effect::Report(current.hash))
+                    .into_iter()
+                    .collect()
+            }
         }
     }
 
@@ -426,6 +435,7 @@ fn acknowledge(statement: Hash, progress: Progress, report: String) -> Effect {
         progress: progress.into(),
         mistakes: Vec::new(),
         report,
+        health: None,
     }))
 }
 
@@ -449,5 +459,6 @@ fn refuse(statement: Hash, refused: Vec<Refused>) -> Effect {
         progress: Progress::Refused.into(),
         mistakes: mistakes.collect(),
         report: String::new(),
+        health: None,
     }))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_api::Statement;
 use hermes_config::{DocumentForm, Loaded, Problems};
 use hermes_node::change::ReloadReport;
-use hermes_node::{NodeHandle, Proxy};
+use hermes_node::{NodeHandle, Proxy, Vitals};
 use tokio::sync::Mutex;
 
 use crate::attend::Subject;
@@ -104,6 +104,10 @@ impl Subject for OverlayNode {
             Some(handle) => self.change(handle, loaded, confirm).await,
         };
         outcome.map_err(refused)
+    }
+
+    fn vitals(&self) -> Option<Vitals> {
+        self.handle.as_ref().map(NodeHandle::vitals)
     }
 
     async fn confirm(&mut self) {

@@ -1,11 +1,12 @@
 //! When a node renews its certificate.
 
 use hermes_api::Hash;
+use hermes_api::lifetime::first_end;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The time of a certificate, in Unix seconds.
+/// The time of a certificate to its first end, in Unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) from: u64,
@@ -17,9 +18,11 @@ pub(crate) fn span(certificates: &str) -> Option<Span> {
     let der = CertificateDer::from_pem_slice(certificates.as_bytes()).ok()?;
     let (_, certificate) = X509Certificate::from_der(&der).ok()?;
     let validity = certificate.validity();
+    let from = u64::try_from(validity.not_before.timestamp()).ok()?;
+    let until = u64::try_from(validity.not_after.timestamp()).ok()?;
     Some(Span {
-        from: u64::try_from(validity.not_before.timestamp()).ok()?,
-        until: u64::try_from(validity.not_after.timestamp()).ok()?,
+        from,
+        until: first_end(from, until),
     })
 }
 

@@ -13,6 +13,7 @@
 
 mod canonical;
 mod hash;
+pub mod lifetime;
 mod messages;
 mod name;
 mod revision;
@@ -23,9 +24,9 @@ mod token;
 pub use canonical::canonical;
 pub use hash::{BadHash, Hash};
 pub use messages::{
-    Acknowledgement, AgentMessage, BlobPart, ControllerMessage, Controllers, Hello, JoinAnswer,
-    JoinRequest, MAX_BLOB, MAX_PART, Mistake, Notice, Offer, Operation, OperationAnswer, Progress,
-    RenewRequest, Wanted, agent_message, controller_message, methods,
+    Acknowledgement, AgentMessage, BlobPart, ControllerMessage, Controllers, Figures, Health,
+    Hello, JoinAnswer, JoinRequest, MAX_BLOB, MAX_PART, Mistake, Notice, Offer, Operation,
+    OperationAnswer, Progress, RenewRequest, Wanted, agent_message, controller_message, methods,
 };
 pub use name::{BadName, Name};
 pub use revision::{BadRevision, Revision};

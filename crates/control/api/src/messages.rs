@@ -85,7 +85,7 @@ pub struct JoinAnswer {
 #[derive(Clone, PartialEq, Message)]
 pub struct AgentMessage {
     /// Its content; a message without one is of a later version and ignored.
-    #[prost(oneof = "agent_message::Content", tags = "1, 2, 3")]
+    #[prost(oneof = "agent_message::Content", tags = "1, 2, 3, 4")]
     pub content: Option<agent_message::Content>,
 }
 
@@ -103,6 +103,9 @@ pub mod agent_message {
         /// How far it has come with an offer.
         #[prost(message, tag = "3")]
         Acknowledgement(super::Acknowledgement),
+        /// Its exchanges before and since the last change, as [`Notice::Report`](super::Notice::Report) asks.
+        #[prost(message, tag = "4")]
+        Health(super::Health),
     }
 }
 
@@ -162,6 +165,40 @@ pub struct Acknowledgement {
     /// The change in the node's words, such as `listeners kept: 2`.
     #[prost(string, tag = "4")]
     pub report: String,
+    /// The exchanges of the node, once the statement is in force.
+    #[prost(message, optional, tag = "5")]
+    pub health: Option<Health>,
+}
+
+/// The exchanges of a node before and since a change.
+#[derive(Clone, PartialEq, Message)]
+pub struct Health {
+    /// SHA-256 of the statement that is in force since the change.
+    #[prost(bytes = "vec", tag = "1")]
+    pub statement: Vec<u8>,
+    /// In the minutes before it.
+    #[prost(message, optional, tag = "2")]
+    pub before: Option<Figures>,
+    /// Since then.
+    #[prost(message, optional, tag = "3")]
+    pub since: Option<Figures>,
+}
+
+/// The exchanges of a node in a time.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Figures {
+    /// Exchanges that ended.
+    #[prost(uint64, tag = "1")]
+    pub exchanges: u64,
+    /// Exchanges that failed: without a response, with a 5xx, or broken off by the target.
+    #[prost(uint64, tag = "2")]
+    pub failures: u64,
+    /// The duration that 98 of 100 requests stay below, in microseconds; 0 without requests.
+    #[prost(uint64, tag = "3")]
+    pub p98_micros: u64,
+    /// The duration that 99 of 100 requests stay below, in microseconds; 0 without requests.
+    #[prost(uint64, tag = "4")]
+    pub p99_micros: u64,
 }
 
 /// A mistake in a node's document.
@@ -277,6 +314,8 @@ pub enum Notice {
     Confirm = 1,
     /// The node is no member any more: its certificate was revoked.
     Revoked = 2,
+    /// The node is to say how its exchanges go since the last change: [`Health`].
+    Report = 3,
 }
 
 #[cfg(test)]

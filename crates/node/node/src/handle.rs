@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::Loaded;
+use hermes_observe::Vitals;
 
 use crate::answers::NodeStatus;
 use crate::change::{Confirmed, NotReloaded, NotReturned, ReloadReport, TooLate, Trigger};
@@ -38,6 +39,11 @@ impl NodeHandle {
     /// How the node is.
     pub fn status(&self) -> NodeStatus {
         self.0.status()
+    }
+
+    /// Sums over all exchanges that have ended; never blocks.
+    pub fn vitals(&self) -> Vitals {
+        self.0.shared.telemetry.vitals()
     }
 
     /// Keeps the document in force.

@@ -43,5 +43,6 @@ pub use documents::{DocumentSource, last_confirmed, state_folder};
 pub use handle::NodeHandle;
 pub use hermes_admit::node_name::node_name;
 pub use hermes_listen::PassedSockets;
+pub use hermes_observe::Vitals;
 pub use node::Proxy;
 pub use process::LogFilter;

@@ -54,6 +54,7 @@ pub mod trace;
 mod upstreams;
 mod usage;
 pub mod validity;
+mod vitals;
 mod waiting;
 mod writer;
 
@@ -81,6 +82,7 @@ pub use renewals::RenewalView;
 pub use span::Span;
 pub use telemetry::{Telemetry, VIEW_LIMIT};
 pub use usage::UsageView;
+pub use vitals::Vitals;
 
 /// The target of the log's lines about exchanges: filters such as `hermes_node=debug` name the data
 /// plane as a whole.

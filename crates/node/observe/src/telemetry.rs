@@ -26,6 +26,7 @@ use crate::reason::class_of;
 use crate::record::{Event, Record};
 use crate::usage::{Usage, UsageView};
 use crate::validity::Held;
+use crate::vitals::{VitalCounters, Vitals};
 use crate::writer::{Fates, Writer};
 
 /// Views of live exchanges in one answer; the rest is only counted, so that an answer stays below some megabytes.
@@ -47,6 +48,7 @@ pub struct Telemetry {
     table: Table,
     metrics: Metrics,
     usage: Arc<Usage>,
+    vitals: VitalCounters,
     shares: Arc<Shares>,
     pub(crate) spans: Spans,
     pub(crate) decisions: Decisions,
@@ -71,6 +73,7 @@ impl Telemetry {
             decisions: Decisions::new(metrics.decisions_logged()),
             metrics,
             usage,
+            vitals: VitalCounters::default(),
             shares,
             prefix: fastrand::u32(..),
             next: AtomicU64::new(1),
@@ -136,6 +139,12 @@ impl Telemetry {
     #[must_use]
     pub fn listener(&self, name: &str) -> Arc<ListenerTelemetry> {
         self.metrics.listener(name)
+    }
+
+    /// Sums over all exchanges that have ended.
+    #[must_use]
+    pub fn vitals(&self) -> Vitals {
+        self.vitals.read()
     }
 
     /// Live exchanges, oldest first, at most [`VIEW_LIMIT`].
@@ -308,6 +317,9 @@ impl Telemetry {
         };
 
         self.metrics.ended(live, class, now, gained, &self.usage);
+        let is_answered_request = live.kind() == "http" && live.status().is_some();
+        let lasted = is_answered_request.then(|| now.saturating_duration_since(live.since));
+        self.vitals.count(failed, lasted.map(micros));
         self.write(live, Event::End, reason, now);
         if self.spans.wants(live) {
             self.spans.offer(
@@ -335,6 +347,10 @@ impl Telemetry {
             writer.offer(AccessLine::Flow(record()));
         }
     }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The writer of access records to a sink.
