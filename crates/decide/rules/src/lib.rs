@@ -41,6 +41,7 @@ mod overlay_names;
 pub mod packets;
 pub mod policy;
 pub mod reevaluate;
+mod restart;
 pub mod retry;
 pub mod route;
 pub mod session;
@@ -61,6 +62,7 @@ pub use judge::Rules;
 pub use lint::lint;
 pub use overlay_names::OverlayNames;
 pub use reevaluate::{reevaluate, still_believed};
+pub use restart::{SECTIONS as RESTART_SECTIONS, needs_restart};
 pub use route::{
     ClaimedGroups, Explanation, Facts, Matcher, Names, Table, Target, normalise, rewrite_path,
 };

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use hermes_config::{Problems, diff, parse, to_json, write};
+use hermes_rules::needs_restart;
 
-use super::needs_restart;
 use crate::answers::{Comparison, DocumentView, ReloadPreview};
 use crate::check::check_with;
 use crate::process::Node;

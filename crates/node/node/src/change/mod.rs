@@ -20,6 +20,7 @@ use hermes_config::{Loaded, Places, Problem, Problems};
 use hermes_listen::changes::ListenerChanges;
 use hermes_listen::table::Prepared;
 use hermes_observe::AccessSink;
+use hermes_rules::needs_restart;
 use serde::Serialize;
 
 use crate::answers::Unconfirmed;
@@ -368,25 +369,6 @@ fn upstreams_changed(previous: &Snapshot, snapshot: &Snapshot) -> Vec<String> {
         .keys()
         .filter(|name| !unchanged(name))
         .cloned()
-        .collect()
-}
-
-/// Keys that a running process cannot follow.
-fn needs_restart(old: &Document, new: &Document) -> Vec<String> {
-    let changed = [
-        ("node", old.node != new.node),
-        ("workers", old.workers != new.workers),
-        (
-            "debug.core_dumps",
-            old.debug.core_dumps != new.debug.core_dumps,
-        ),
-        ("admin.socket", old.admin.socket != new.admin.socket),
-        ("log.file", old.log.file != new.log.file),
-    ];
-    changed
-        .into_iter()
-        .filter(|(_, changed)| *changed)
-        .map(|(key, _)| key.to_owned())
         .collect()
 }
 
