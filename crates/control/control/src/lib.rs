@@ -9,6 +9,7 @@
 //!
 //! Begin reading in `resources/mod.rs`.
 
+pub mod access;
 pub mod authority;
 pub mod compile;
 mod connection;

@@ -1,20 +1,14 @@
 //! Certificates of members and of the controller.
 
+use hermes_api::lifetime::{EARLY, LIFETIME};
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyUsagePurpose,
     PublicKeyData, SanType, SerialNumber,
 };
 
 use super::encoding::{hex, random, time, unhex};
-use super::error::{AuthorityError, DAY};
+use super::error::AuthorityError;
 use super::generation::Generation;
-
-/// How long a certificate counts.
-#[doc(alias = "bound")]
-pub(super) const TIME: u64 = 7 * DAY;
-
-/// How long it counts before it was made: a node's clock may be wrong by a day.
-const EARLY: u64 = 36 * 60 * 60;
 
 /// Bytes of each half of a serial number: the first one says which membership, the second one which certificate.
 const HALF: usize = 8;
@@ -31,18 +25,22 @@ pub(super) struct Issued {
     pub(super) pem: String,
     /// In hexadecimal.
     pub(super) serial: String,
+    /// When it has to be renewed.
+    pub(super) first_end: u64,
+    /// When no one believes it any more.
     pub(super) until: u64,
 }
 
-/// Makes a certificate for a key.
+/// Makes a certificate for a key, which others believe for so many seconds more than its lifetime.
 pub(super) fn certificate(
     generation: &Generation,
     key: &impl PublicKeyData,
     names: &Names,
+    grace: u64,
     now: u64,
 ) -> Result<Issued, AuthorityError> {
     let serial = serial(&names.membership)?;
-    let until = (now + TIME).min(generation.until);
+    let until = (now + LIFETIME + grace).min(generation.until);
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name = DistinguishedName::new();
     parameters
@@ -67,6 +65,7 @@ pub(super) fn certificate(
     Ok(Issued {
         pem: certificate.pem(),
         serial: hex(&serial),
+        first_end: until.min(now + LIFETIME),
         until,
     })
 }

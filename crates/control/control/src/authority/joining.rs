@@ -39,7 +39,7 @@ const TRIES: u32 = 100;
 
 /// Certificates of one member that count at once: it renews before the last one ends.
 #[doc(alias = "bound")]
-const CERTIFICATES: usize = 16;
+const CERTIFICATES: usize = 32;
 
 /// Why someone does not become a member.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -245,13 +245,14 @@ impl Authority {
             if let Some(handed) = handed.as_ref().filter(|last| last.is_for(key, now)) {
                 return self.answer(&before, handed.pem.clone());
             }
-            let issued = issue::certificate(&generation, key, &self.names(&before), now)?;
+            let issued =
+                issue::certificate(&generation, key, &self.names(&before), self.grace(), now)?;
             let mut after = before.clone();
             after.serials.retain(|serial| serial.until > now);
             if after.serials.len() >= CERTIFICATES {
                 return Err(JoinRefused::TooMany);
             }
-            after.expires = issued.until;
+            after.expires = issued.first_end;
             after.serials.push(Serial {
                 number: issued.serial,
                 generation: generation.number,

@@ -1,10 +1,12 @@
 //! Whose certificate it is.
 
 use hermes_api::Name;
+use hermes_api::lifetime::first_end;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use serde::{Deserialize, Serialize};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::time::ASN1Time;
 
 use super::encoding::hex;
 use super::error::{AuthorityError, CONTROLLER, DAY};
@@ -128,7 +130,7 @@ impl Authority {
             .ok_or_else(|| NotMember::Certificate("there is none".to_owned()))?;
         let shown = Shown::read(leaf)?;
         // One that has ended still says whose it was.
-        self.verify(leaf, now.min(shown.until))?;
+        self.verify(leaf, now.min(shown.not_after))?;
         let node = shown.node(&self.trust_domain)?;
         let record = self.record_of(&node)?.ok_or(NotMember::Forgotten)?;
         // A node that has the name of a forgotten one is another one, even where the certificate has ended. Serials that the record
@@ -198,7 +200,9 @@ impl Authority {
 struct Shown {
     uri: String,
     serial: String,
+    /// Its first end.
     until: u64,
+    not_after: u64,
 }
 
 impl Shown {
@@ -219,10 +223,13 @@ impl Shown {
         let [uri] = uris[..] else {
             return Err(bad("it has not exactly one URI"));
         };
+        let seconds = |time: ASN1Time| u64::try_from(time.timestamp()).unwrap_or(0);
+        let not_after = seconds(parsed.validity().not_after);
         Ok(Self {
             uri: uri.to_owned(),
             serial: hex(parsed.raw_serial()),
-            until: u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0),
+            until: first_end(seconds(parsed.validity().not_before), not_after),
+            not_after,
         })
     }
 

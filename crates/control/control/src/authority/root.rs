@@ -1,7 +1,10 @@
 //! The authority as a whole: its generations, its keys, its days.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use hermes_api::lifetime::{GRACE, LIFETIME, LONGEST_GRACE};
 use hermes_api::{Hash, Name, SigningKey};
 
 use super::error::{AuthorityError, CONTROLLER};
@@ -20,6 +23,8 @@ pub struct Authority {
     pub(super) records: Records,
     pub(super) overlay: Name,
     pub(super) trust_domain: String,
+    /// Seconds for which others believe a certificate that should have been renewed.
+    grace: Arc<AtomicU64>,
 }
 
 /// The controller's own certificates and key, as PEM.
@@ -45,6 +50,7 @@ impl Authority {
             records: Records::new(store),
             overlay,
             trust_domain,
+            grace: Arc::new(AtomicU64::new(GRACE)),
         };
         if authority.generations()?.is_empty() {
             authority.add_generation(1, now)?;
@@ -56,6 +62,17 @@ impl Authority {
             authority.records.put_raw(SIGNING_KEY, None, Some(key))?;
         }
         Ok(authority)
+    }
+
+    /// How long nodes believe each other's certificates that should have been renewed, of those that are made from now on. `None`: 30 days.
+    pub fn set_grace(&self, grace: Option<Duration>) {
+        let seconds = grace.map_or(GRACE, |grace| grace.as_secs());
+        self.grace
+            .store(seconds.min(LONGEST_GRACE), Ordering::Relaxed);
+    }
+
+    pub(super) fn grace(&self) -> u64 {
+        self.grace.load(Ordering::Relaxed)
     }
 
     /// The key of statements, which is apart from the authority's: who has one of the two can only do half.
@@ -91,7 +108,7 @@ impl Authority {
             uri: format!("spiffe://{}/{CONTROLLER}", self.trust_domain),
             dns: format!("{CONTROLLER}.{}", self.trust_domain),
         };
-        let issued = issue::certificate(&generation, &key, &names, now)?;
+        let issued = issue::certificate(&generation, &key, &names, 0, now)?;
         let mut certificates = format!("{}{}", issued.pem, generation.certificate);
         // Tokens last longer than the change from one generation to the next: those that pin an earlier one still lead here.
         let earlier = self.generations()?;
@@ -137,7 +154,7 @@ impl Authority {
     pub(super) fn issuing(&self, now: u64) -> Result<Generation, AuthorityError> {
         let mut generations = self.generations()?;
         // A new one is known to all nodes before it issues anything; but one that ends itself before its certificates would issues none.
-        let lasts = |one: &Generation| one.until > now + issue::TIME;
+        let lasts = |one: &Generation| one.until > now + LIFETIME + self.grace();
         let known = generations
             .iter()
             .rposition(|one| one.is_known(now) && lasts(one));

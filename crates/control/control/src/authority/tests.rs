@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hermes_api::{Hash, JoinAnswer, JoinRequest, Token, VerifyingKey};
+use hermes_net::tls::{Clients, TlsSource};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -256,6 +257,38 @@ fn a_node_that_was_off_for_60_days_renews_itself_unless_it_was_revoked() {
     );
 }
 
+/// Whether another node would open a link with this one.
+fn is_believed(authority: &Authority, answer: &JoinAnswer, now: u64) -> bool {
+    let authorities = authority.authorities_pem().unwrap();
+    let clients = Clients::read(TlsSource::Inline(&authorities), &[]).unwrap();
+    clients.believe(&chain(answer), now).is_ok()
+}
+
+#[test]
+fn without_a_controller_others_believe_a_node_for_the_grace_and_no_longer() {
+    let authority = authority();
+    let answer = joined(&authority, None, "edge", NOW);
+    let week = NOW + 7 * DAY;
+    assert!(!authority.member(&chain(&answer), week - 1).unwrap().expired);
+    assert!(authority.member(&chain(&answer), week).unwrap().expired);
+    assert!(is_believed(&authority, &answer, week + 30 * DAY - 1));
+    assert!(!is_believed(&authority, &answer, week + 30 * DAY + 1));
+    // A node whose certificate was renewed meanwhile has its links as before.
+    let key = KeyPair::generate().unwrap();
+    let late = week + 29 * DAY;
+    let renewed = authority.renew(&chain(&answer), &csr(&key), late).unwrap();
+    assert!(is_believed(&authority, &renewed, week + 31 * DAY));
+
+    authority.set_grace(Some(std::time::Duration::ZERO));
+    let strict = joined(&authority, None, "relay", NOW);
+    assert!(!is_believed(&authority, &strict, week + 1));
+    assert!(
+        authority
+            .renew(&chain(&strict), &csr(&key), week + 1)
+            .is_ok()
+    );
+}
+
 #[test]
 fn a_forgotten_name_is_free_and_its_certificate_worth_nothing() {
     let authority = authority();
@@ -286,8 +319,9 @@ fn lists_of_the_revoked_stay_the_same_text_until_something_changes() {
     let one = authority.revoked_pem(NOW).unwrap();
     assert_ne!(one, empty);
     assert_eq!(authority.revoked_pem(NOW + 1).unwrap(), one);
-    // Its certificate has ended by then, and needs no entry any more.
-    assert_ne!(authority.revoked_pem(NOW + 8 * DAY).unwrap(), one);
+    // Until the end of the grace others would believe it.
+    assert_eq!(authority.revoked_pem(NOW + 29 * DAY).unwrap(), one);
+    assert_ne!(authority.revoked_pem(NOW + 38 * DAY).unwrap(), one);
 }
 
 #[test]

@@ -9,8 +9,8 @@
 //! 3. `after`, in any order.
 //!
 //! In stage 2 an exchange goes by the decisions of the state before until it meets a node that knows its name after the change; all
-//! nodes from there on have changed already, so it never turns in a circle. Where nodes send to each other there is no such order, and a
-//! name whose way is turned round may fail for a moment.
+//! nodes from there on have changed already, so it never turns in a circle. Where nodes send to each other there may be no such order for all
+//! names at once: then the change is made in turns (`circles`).
 
 use std::collections::BTreeSet;
 
@@ -25,6 +25,9 @@ use super::draft::OVERLAY;
 /// Begins the names of parts that are left of the document before.
 const BEFORE: &str = "before";
 
+/// Begins the names of parts that change in a later turn.
+const LATER: &str = "later";
+
 /// The document `after` of a node, with the names and peers that its document `before` knows besides.
 pub fn between(before: &Compiled, after: &Compiled) -> Compiled {
     // Where no node has sent, none does so now, and devices enter by the next document.
@@ -34,6 +37,7 @@ pub fn between(before: &Compiled, after: &Compiled) -> Compiled {
     let mut merged = Merge {
         before: &before.document,
         document: after.document.clone(),
+        prefix: BEFORE,
     };
     // Nodes that send here before the change may do so until it is over.
     merged.fill("peers");
@@ -44,6 +48,37 @@ pub fn between(before: &Compiled, after: &Compiled) -> Compiled {
         merged.fill("groups");
     }
     // Parts that are left of the document before may name its secrets.
+    let mut secrets = before.secrets.clone();
+    secrets.extend(after.secrets.clone());
+    Compiled {
+        document: merged.document,
+        secrets,
+        ..after.clone()
+    }
+}
+
+/// A document with the decisions of `after` for some targets, in lower case, and those of `before` for all others.
+pub fn mixed(before: &Compiled, after: &Compiled, decided: &BTreeSet<String>) -> Compiled {
+    let is_for = |route: &Json| targets_of([route].into_iter()).is_subset(decided);
+    let mut merged = Merge {
+        before: &before.document,
+        document: after.document.clone(),
+        prefix: LATER,
+    };
+    let own = elements(&after.document, "routes");
+    let own = own.filter(|route| route.get("attach").is_some() || is_for(route));
+    merged.document["routes"] = own.cloned().collect();
+    let kept = elements(&before.document, "routes");
+    let kept = kept.filter(|route| route.get("attach").is_none() && !is_for(route));
+    merged.routes(kept.cloned().collect());
+    merged.rules();
+    merged.fill("peers");
+    merged.fill("groups");
+    merged.unused_upstreams(&after.document);
+    if elements(&merged.document, "routes").next().is_none() {
+        merged.document["routes"] = json!([super::routes::nothing()]);
+    }
+    // Names that move later may have secrets that they have no more afterwards.
     let mut secrets = before.secrets.clone();
     secrets.extend(after.secrets.clone());
     Compiled {
@@ -81,18 +116,25 @@ fn kept_routes(before: &Json, after: &Json) -> Vec<Json> {
 }
 
 /// The targets of routes, in lower case.
-fn targets_of<'a>(routes: impl Iterator<Item = &'a Json>) -> BTreeSet<String> {
+pub(super) fn targets_of<'a>(routes: impl Iterator<Item = &'a Json>) -> BTreeSet<String> {
     let targets = routes.flat_map(|route| texts(route["match"].get("target")));
     targets.map(str::to_lowercase).collect()
 }
 
 /// The elements of a list of a document.
-fn elements<'a>(document: &'a Json, section: &str) -> impl Iterator<Item = &'a Json> {
+pub(super) fn elements<'a>(document: &'a Json, section: &str) -> impl Iterator<Item = &'a Json> {
     document
         .get(section)
         .and_then(Json::as_array)
         .into_iter()
         .flatten()
+}
+
+/// The names of the upstreams that routes name.
+fn upstreams_of(document: &Json) -> BTreeSet<String> {
+    let routes = elements(document, "routes");
+    let named = routes.flat_map(|route| [route["to"].as_str(), route["terminate"].as_str()]);
+    named.flatten().map(str::to_owned).collect()
 }
 
 /// Text, or a list of texts.
@@ -122,15 +164,20 @@ fn without_dead(list: &mut Vec<Json>, found: &[Shadow]) {
 struct Merge<'a> {
     before: &'a Json,
     document: Json,
+    /// Begins the names of its parts.
+    prefix: &'static str,
 }
 
 impl Merge<'_> {
     /// Adds routes behind the others, and the upstreams that they name.
     fn routes(&mut self, kept: Vec<Json>) {
         let own = elements(&self.document, "routes");
-        // The route of a node that knows no name takes everything.
+        // The route of a node that knows no name takes everything; others that respond end the names of tenants.
+        let takes_everything = |route: &&Json| {
+            route.get("respond").is_some() && route["match"].get("target").is_none()
+        };
         let mut routes: Vec<Json> = own
-            .filter(|route| route.get("respond").is_none())
+            .filter(|route| !takes_everything(route))
             .cloned()
             .collect();
         for mut route in kept {
@@ -139,7 +186,7 @@ impl Merge<'_> {
                     route[key] = self.upstream(upstream).into();
                 }
             }
-            route["name"] = renamed(&route["name"]);
+            route["name"] = self.renamed(&route["name"]);
             routes.push(route);
         }
         let found = shadows(&typed::<Route>(&routes));
@@ -152,7 +199,7 @@ impl Merge<'_> {
         let upstream = self.before["upstreams"][name].clone();
         let known = self.document["upstreams"].get(name);
         let name = match known {
-            Some(known) if *known != upstream => format!("{BEFORE}-{name}"),
+            Some(known) if *known != upstream => format!("{}-{name}", self.prefix),
             _ => name.to_owned(),
         };
         self.document["upstreams"][&name] = upstream;
@@ -164,7 +211,7 @@ impl Merge<'_> {
         let routes = elements(&self.document, "routes");
         let is_kept = |route: &&Json| {
             let name = route["name"].as_str();
-            name.is_some_and(|name| name.starts_with(BEFORE))
+            name.is_some_and(|name| name.starts_with(self.prefix))
         };
         let (kept, own): (Vec<&Json>, Vec<&Json>) = routes.partition(is_kept);
         let own = targets_of(own.into_iter());
@@ -181,9 +228,13 @@ impl Merge<'_> {
         let (first, last): (Vec<&Json>, Vec<&Json>) = next.partition(is_of_listener);
         let before = elements(&self.before["policy"], "rules");
         let before = before.filter(|rule| !is_of_listener(rule));
-        let before = before.filter_map(|rule| narrowed(rule, &targets));
+        let before = before.filter_map(|rule| {
+            let mut narrowed = narrowed(rule, &targets)?;
+            narrowed["name"] = self.renamed(&rule["name"]);
+            Some(narrowed)
+        });
         // The next rules say nothing of these targets, or mean something else by silence.
-        let rest = json!({ "name": format!("{BEFORE}/rest"), "match": { "target": targets }, "deny": true });
+        let rest = json!({ "name": format!("{}/rest", self.prefix), "match": { "target": targets }, "deny": true });
 
         let mut rules: Vec<Json> = first.into_iter().cloned().chain(before).collect();
         rules.push(rest);
@@ -191,6 +242,21 @@ impl Merge<'_> {
         let found = shadowed_rules(&typed::<PolicyRule>(&rules));
         without_dead(&mut rules, &found);
         self.document["policy"]["rules"] = rules.into();
+    }
+
+    fn renamed(&self, name: &Json) -> Json {
+        let name = name.as_str().unwrap_or_default();
+        format!("{}/{name}", self.prefix).into()
+    }
+
+    /// Removes the upstreams of routes of the next document that are not there yet.
+    fn unused_upstreams(&mut self, after: &Json) {
+        let now = upstreams_of(&self.document);
+        let later = upstreams_of(after);
+        let upstreams = self.document.get_mut("upstreams");
+        if let Some(upstreams) = upstreams.and_then(Json::as_object_mut) {
+            upstreams.retain(|name, _| now.contains(name) || !later.contains(name));
+        }
     }
 
     /// Adds the entries of a map of the document before that the next one lacks.
@@ -211,10 +277,6 @@ impl Merge<'_> {
     }
 }
 
-fn renamed(name: &Json) -> Json {
-    format!("{BEFORE}/{}", name.as_str().unwrap_or_default()).into()
-}
-
 /// A rule for these targets alone; `None` if it is about none of them.
 fn narrowed(rule: &Json, targets: &BTreeSet<String>) -> Option<Json> {
     let own = texts(rule["match"].get("target"));
@@ -229,7 +291,6 @@ fn narrowed(rule: &Json, targets: &BTreeSet<String>) -> Option<Json> {
         return None;
     }
     let mut narrowed = rule.clone();
-    narrowed["name"] = renamed(&rule["name"]);
     narrowed["match"]["target"] = json!(meant);
     Some(narrowed)
 }

@@ -1,6 +1,7 @@
 //! Trees become documents.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use hermes_api::{Hash, MAX_BLOB, Name, canonical};
 use hermes_config::Problem;
@@ -31,6 +32,15 @@ impl Recipient {
             // A name that a device and a proxy have is the proxy's: the device gets what all devices get.
             Some(node) if is_device && !node.is_device() => Self::Devices,
             _ => Self::Node(name.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Recipient {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(name) => name.fmt(out),
+            Self::Devices => out.write_str("devices"),
         }
     }
 }

@@ -21,6 +21,7 @@
 
 mod attachments;
 mod between;
+mod circles;
 mod compiler;
 mod detour;
 mod device;
@@ -41,7 +42,8 @@ mod tenant_rules;
 mod tenants;
 mod upstreams;
 
-pub use between::between;
+pub use between::{between, mixed};
+pub use circles::{Documents, Turn, turns};
 pub use compiler::{Compiled, Compiler, Recipient, compile};
 pub use proof::VARIABLES;
 pub use reads::Reads;

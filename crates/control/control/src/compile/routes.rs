@@ -43,14 +43,15 @@ pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
 
     // A document needs a route, and a client a reason.
     if draft.lacks("routes") {
-        let respond =
-            json!({ "status": 404, "body": "no name of the overlay leads through this node\n" });
-        draft.push(
-            "routes",
-            json!({ "name": "nothing", "respond": respond }),
-            None,
-        );
+        draft.push("routes", nothing(), None);
     }
+}
+
+/// The route of a node that knows no name.
+pub(super) fn nothing() -> Json {
+    let respond =
+        json!({ "status": 404, "body": "no name of the overlay leads through this node\n" });
+    json!({ "name": "nothing", "respond": respond })
 }
 
 /// A route in the making.

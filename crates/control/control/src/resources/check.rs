@@ -3,6 +3,7 @@
 mod entry;
 mod names;
 mod nodes;
+mod overlay;
 mod references;
 mod report;
 mod rules;
@@ -23,7 +24,7 @@ pub fn check(tree: &Tree) -> Result<(), Findings> {
     tenants::tenants(&mut report);
     tenants::nodes(&mut report);
     references::services(&mut report);
-    nodes::overlays(&mut report);
+    overlay::overlays(&mut report);
     nodes::nodes(&mut report);
     nodes::links(&mut report);
     names::names(&mut report);

@@ -32,7 +32,8 @@ pub use resource::{API_VERSION, Metadata, Resource, Spec, format};
 pub use sealing::seal;
 pub use specs::{
     GroupSpec, Guards, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RolloutPlan,
-    RouteSpec, SecretSpec, ServiceEnd, ServiceSpec, SliceName, SliceSpec, TenantSpec, UserSpec,
+    RouteSpec, SecretSpec, ServiceEnd, ServiceSpec, SliceName, SliceSpec, StopOn, TenantSpec,
+    UserSpec,
 };
 pub use tree::{Tree, TreeFull};
 pub(crate) use ways::{NextHop, WayFinder, Ways};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hermes_api::Name;
 use hermes_config::{Place, Problem};
 
-use super::specs::{NodeSpec, OverlaySpec, TenantSpec};
+use super::specs::{NodeSpec, OverlaySpec, RolloutPlan, TenantSpec};
 use super::{Finding, Key, Kind, Origin, Resource, Spec};
 
 /// Resources of one overlay.
@@ -148,6 +148,13 @@ impl Tree {
             Spec::Overlay(overlay) => Some((resource.key(), overlay)),
             _ => None,
         }
+    }
+
+    /// How changes spread.
+    pub fn rollout(&self) -> RolloutPlan {
+        self.overlay()
+            .map(|(_, overlay)| overlay.rollout.clone())
+            .unwrap_or_default()
     }
 
     /// Where a field of a resource is written, if that is known.

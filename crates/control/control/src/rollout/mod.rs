@@ -3,27 +3,27 @@
 //! A change has *stages*, states of the overlay one after the other: stage 0 is the state before it. Where something is added and
 //! something else goes away, the stage between has both, so that no node sends to another one that does not know what is meant.
 //! Each stage spreads in ranks, and within a rank first to one node, then to a quarter, then to the others. A node that refuses a
-//! stage ends the change: the nodes that have it go back.
+//! stage ends the change: the nodes that have it go back. So does one whose exchanges fail, or take longer, since it has the stage
+//! that decides anew: the first nodes of each rank are looked at before others follow.
 //!
 //! There is no input, output or clock in here: messages come in by methods, and each returns the [`Event`]s that follow.
 
+mod judgement;
+mod looking;
 mod waves;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hermes_api::Name;
+use hermes_api::{Health, Name};
 
-pub use waves::{Order, RankedNode, waves};
+pub use judgement::StopBounds;
+pub use looking::Bake;
+use looking::{Looked, Looking};
+pub use waves::{Order, RankedNode, Stage, Wave, waves};
 
 /// How long a wave waits for nodes that attend and say nothing, in milliseconds. Then the change ends as if they had refused.
 #[doc(alias = "bound")]
 const SILENCE: u64 = 30_000;
-
-/// The number of a state of the overlay within a change; 0 is the state before it.
-pub type Stage = usize;
-
-/// The nodes of one wave.
-pub type Wave = Vec<Name>;
 
 /// The consequence of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,10 +31,12 @@ pub enum Event {
     /// These nodes should have this stage now.
     Reach {
         /// The nodes.
-        nodes: Wave,
+        nodes: Vec<Name>,
         /// The stage.
         stage: Stage,
     },
+    /// These nodes are to say how their exchanges go.
+    Look(Vec<Name>),
     /// The change is over: all nodes should have stage 0 again.
     Stopped {
         /// The node that refused, or said nothing.
@@ -55,29 +57,28 @@ pub struct Rollout {
     wave: usize,
     /// The stage that each node was told to have; others have stage 0.
     told: BTreeMap<Name, Stage>,
+    /// The stage that each node has in force.
+    has: BTreeMap<Name, Stage>,
     /// Nodes of the wave that have not said yet that it is in force.
     waiting: BTreeSet<Name>,
     /// When the wave began, in milliseconds.
     began: u64,
-    /// How long a wave is looked at after it is in force, in milliseconds.
-    bake: u64,
-    /// When the last node of the wave had it in force.
-    in_force: Option<u64>,
+    looking: Looking,
     is_over: bool,
 }
 
 impl Rollout {
     /// A change that has not begun: the waves of stages 1, 2 and so on.
-    pub fn new(stages: Vec<Vec<Wave>>, bake: u64) -> Self {
+    pub fn new(stages: Vec<Vec<Wave>>, bake: Bake) -> Self {
         Self {
             stages,
             stage: 1,
             wave: 0,
             told: BTreeMap::new(),
+            has: BTreeMap::new(),
             waiting: BTreeSet::new(),
             began: 0,
-            bake,
-            in_force: None,
+            looking: Looking::new(bake),
             is_over: false,
         }
     }
@@ -85,6 +86,14 @@ impl Rollout {
     /// The stage that a node should have now.
     pub fn target(&self, node: &Name) -> Stage {
         self.told.get(node).copied().unwrap_or(0)
+    }
+
+    /// How often the nodes of the wave were asked how their exchanges go; `None` of a node that is not.
+    pub fn asked(&self, node: &Name) -> Option<u64> {
+        let wave = self.stages.get(self.stage - 1)?.get(self.wave)?;
+        self.looking
+            .round()
+            .filter(|_| wave.nodes.contains(node) && !self.is_over)
     }
 
     /// Whether nothing more will happen.
@@ -106,19 +115,24 @@ impl Rollout {
                 events.push(Event::Done);
                 return events;
             };
-            let Some(nodes) = waves.get(self.wave).cloned() else {
+            let Some(Wave { nodes, .. }) = waves.get(self.wave).cloned() else {
                 self.stage += 1;
                 self.wave = 0;
                 continue;
             };
 
             let stage = self.stage;
-            self.told
-                .extend(nodes.iter().map(|node| (node.clone(), stage)));
-            self.waiting = nodes.iter().filter(|node| attends(node)).cloned().collect();
+            for node in &nodes {
+                // One that was brought up to date alone has a later stage.
+                let told = self.told.entry(node.clone()).or_default();
+                *told = stage.max(*told);
+            }
+            let lacks = |node: &&Name| self.has.get(*node).is_none_or(|has| *has < stage);
+            let waiting = nodes.iter().filter(|node| attends(node)).filter(lacks);
+            self.waiting = waiting.cloned().collect();
             events.push(Event::Reach { nodes, stage });
             self.began = now;
-            self.in_force = None;
+            self.looking.forget();
             if !self.waiting.is_empty() {
                 return events;
             }
@@ -134,11 +148,50 @@ impl Rollout {
         now: u64,
         attends: &dyn Fn(&Name) -> bool,
     ) -> Vec<Event> {
-        if self.is_over || stage != self.stage {
+        if self.is_over {
+            return Vec::new();
+        }
+        self.has.insert(node.clone(), stage);
+        if stage < self.stage {
             return Vec::new();
         }
         self.waiting.remove(node);
         self.tick(now, attends)
+    }
+
+    /// A node says how its exchanges go since it has its stage.
+    pub fn health(
+        &mut self,
+        node: &Name,
+        health: &Health,
+        now: u64,
+        attends: &dyn Fn(&Name) -> bool,
+    ) -> Vec<Event> {
+        let wave = self
+            .stages
+            .get(self.stage - 1)
+            .and_then(|waves| waves.get(self.wave));
+        let is_tried = wave.is_some_and(|wave| wave.is_canary && wave.nodes.contains(node));
+        if self.is_over || !is_tried || !self.looking.is_of(self.stage) {
+            return Vec::new();
+        }
+        match self.looking.heard(node, health) {
+            Some(reason) => self.stop(node.clone(), reason),
+            None => self.tick(now, attends),
+        }
+    }
+
+    /// Brings one node up to the last stage at once, ahead of its wave. An operator has asked for that.
+    pub fn advance(&mut self, node: &Name) -> Vec<Event> {
+        let last = self.stages.len();
+        if self.is_over || self.target(node) == last {
+            return Vec::new();
+        }
+        self.told.insert(node.clone(), last);
+        vec![Event::Reach {
+            nodes: vec![node.clone()],
+            stage: last,
+        }]
     }
 
     /// A node has refused a stage.
@@ -153,6 +206,8 @@ impl Rollout {
     /// A node is gone: it is not waited for, and gets the stage that it should have when it comes back.
     pub fn left(&mut self, node: &Name, now: u64, attends: &dyn Fn(&Name) -> bool) -> Vec<Event> {
         self.waiting.remove(node);
+        // It may come back with less than it had.
+        self.has.remove(node);
         self.tick(now, attends)
     }
 
@@ -169,9 +224,24 @@ impl Rollout {
             return self.stop(node.clone(), reason);
         }
 
-        let since = *self.in_force.get_or_insert(now);
-        if now.saturating_sub(since) < self.bake {
-            return Vec::new();
+        let wave = self
+            .stages
+            .get(self.stage - 1)
+            .and_then(|waves| waves.get(self.wave));
+        if let Some(wave) = wave.filter(|wave| wave.is_canary)
+            && self.looking.is_of(self.stage)
+        {
+            let nodes: Vec<Name> = wave
+                .nodes
+                .iter()
+                .filter(|node| attends(node))
+                .cloned()
+                .collect();
+            match self.looking.tick(&nodes, now) {
+                Looked::Passed => {}
+                Looked::Waits => return Vec::new(),
+                Looked::Asks => return vec![Event::Look(nodes)],
+            }
         }
         self.wave += 1;
         self.begin_wave(now, attends)

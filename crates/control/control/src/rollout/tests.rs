@@ -1,11 +1,19 @@
 //! The order of waves, and who stops them.
 
+use hermes_api::Figures;
 use proptest::prelude::*;
 
 use super::*;
 
 fn name(index: usize) -> Name {
     format!("n{index}").parse().unwrap()
+}
+
+fn canary(index: usize) -> Wave {
+    Wave {
+        nodes: vec![name(index)],
+        is_canary: true,
+    }
 }
 
 fn ranked(ranks: &[u32]) -> Vec<RankedNode> {
@@ -26,20 +34,22 @@ fn all(_: &Name) -> bool {
 #[test]
 fn receivers_come_first_and_one_node_before_others() {
     let nodes = ranked(&[1, 0, 1, 1, 1, 1, 1, 1, 1]);
-    let found = waves(&nodes, Order::ReceiversFirst);
-    let sizes: Vec<_> = found.iter().map(Vec::len).collect();
+    let found = waves(&nodes, Order::ReceiversFirst, 1);
+    let sizes: Vec<_> = found.iter().map(|wave| wave.nodes.len()).collect();
     assert_eq!(sizes, [1, 1, 1, 6]);
-    assert_eq!(found[0], [name(1)]);
+    assert_eq!(found[0].nodes, [name(1)]);
     assert_eq!(
-        waves(&nodes, Order::SendersFirst).last(),
-        Some(&vec![name(1)])
+        waves(&nodes, Order::SendersFirst, 1)
+            .last()
+            .map(|wave| &*wave.nodes),
+        Some(&[name(1)][..])
     );
 }
 
 #[test]
 fn the_next_wave_waits_for_the_one_before() {
-    let waves = vec![vec![name(0)], vec![name(1), name(2)]];
-    let mut rollout = Rollout::new(vec![waves], 0);
+    let waves = vec![canary(0), Wave::of([name(1), name(2)])];
+    let mut rollout = Rollout::new(vec![waves], Bake::default());
     assert_eq!(
         rollout.begin(0, &all),
         [Event::Reach {
@@ -62,7 +72,7 @@ fn the_next_wave_waits_for_the_one_before() {
 
 #[test]
 fn a_refusal_stops_before_the_next_wave() {
-    let mut rollout = Rollout::new(vec![vec![vec![name(0)], vec![name(1)]]], 0);
+    let mut rollout = Rollout::new(vec![vec![canary(0), canary(1)]], Bake::default());
     rollout.begin(0, &all);
     let stopped = rollout.refused(&name(0), 1, "routes[0].to: no");
     assert!(matches!(&stopped[..], [Event::Stopped { node, .. }] if *node == name(0)));
@@ -72,8 +82,8 @@ fn a_refusal_stops_before_the_next_wave() {
 
 #[test]
 fn a_node_that_is_away_is_not_waited_for_and_one_that_is_silent_stops_it() {
-    let waves = vec![vec![name(0)], vec![name(1)], vec![name(2)]];
-    let mut rollout = Rollout::new(vec![waves], 0);
+    let waves = vec![canary(0), canary(1), canary(2)];
+    let mut rollout = Rollout::new(vec![waves], Bake::default());
     let attends = |node: &Name| *node != name(0);
     let begun = rollout.begin(0, &attends);
     assert_eq!(begun.len(), 2, "{begun:?}");
@@ -83,13 +93,129 @@ fn a_node_that_is_away_is_not_waited_for_and_one_that_is_silent_stops_it() {
     assert!(matches!(&stopped[..], [Event::Stopped { node, .. }] if *node == name(2)));
 }
 
-#[test]
-fn a_wave_is_looked_at_before_the_next() {
-    let mut rollout = Rollout::new(vec![vec![vec![name(0)], vec![name(1)]]], 1000);
+/// Looked at for a second in stage 1.
+fn bake() -> Bake {
+    Bake {
+        time: 1000,
+        stages: vec![1],
+        ..Bake::default()
+    }
+}
+
+fn health(before: u64, since: Figures) -> Health {
+    Health {
+        statement: Vec::new(),
+        before: Some(Figures {
+            exchanges: before,
+            p98_micros: 10_000,
+            p99_micros: 10_000,
+            ..Figures::default()
+        }),
+        since: Some(since),
+    }
+}
+
+fn failed(exchanges: u64, failures: u64) -> Figures {
+    Figures {
+        exchanges,
+        failures,
+        ..Figures::default()
+    }
+}
+
+/// The first node of two has the stage, and carried so many exchanges before.
+fn tried(before: u64, bake: Bake) -> (Rollout, Vec<Event>) {
+    let mut rollout = Rollout::new(vec![vec![canary(0), canary(1)]], bake);
     rollout.begin(0, &all);
-    assert_eq!(rollout.in_force(&name(0), 1, 100, &all), []);
+    let health = health(before, Figures::default());
+    assert_eq!(rollout.health(&name(0), &health, 100, &all), []);
+    let events = rollout.in_force(&name(0), 1, 100, &all);
+    (rollout, events)
+}
+
+#[test]
+fn a_wave_that_carries_something_is_looked_at_before_the_next() {
+    let look = Event::Look(vec![name(0)]);
+    let (mut rollout, asked) = tried(300, bake());
+    assert_eq!(asked, std::slice::from_ref(&look));
+    assert_eq!(rollout.asked(&name(0)), Some(1));
+    assert_eq!(rollout.asked(&name(1)), None);
     assert_eq!(rollout.tick(1099, &all), []);
+    // The last look is at the end of the time.
+    assert_eq!(rollout.tick(1100, &all), [look]);
+    let well = health(300, failed(80, 1));
+    assert_eq!(rollout.health(&name(0), &well, 1150, &all).len(), 1);
+    assert_eq!(rollout.target(&name(1)), 1);
+}
+
+#[test]
+fn a_node_that_cannot_say_how_it_goes_holds_nothing_up() {
+    let (mut rollout, _) = tried(300, bake());
     assert_eq!(rollout.tick(1100, &all).len(), 1);
+    assert_eq!(rollout.tick(3099, &all), []);
+    assert_eq!(rollout.tick(3100, &all).len(), 1);
+    assert_eq!(rollout.target(&name(1)), 1);
+}
+
+#[test]
+fn a_wave_that_carries_nothing_is_looked_at_only_if_someone_asks_for_it() {
+    let (rollout, _) = tried(3, bake());
+    assert_eq!(rollout.target(&name(1)), 1);
+    let asked_for = Bake {
+        is_asked_for: true,
+        ..bake()
+    };
+    let (rollout, asked) = tried(3, asked_for);
+    assert_eq!(asked, [Event::Look(vec![name(0)])]);
+    assert_eq!(rollout.target(&name(1)), 0);
+}
+
+#[test]
+fn failures_stop_at_once_and_slowness_at_the_end_of_the_time() {
+    let stopped = |events: &[Event]| matches!(events, [Event::Stopped { .. }]);
+    let (mut rollout, _) = tried(300, bake());
+    let failing = health(300, failed(80, 20));
+    let events = rollout.health(&name(0), &failing, 500, &all);
+    assert!(stopped(&events), "{events:?}");
+    assert_eq!(rollout.target(&name(0)), 0);
+
+    let (mut rollout, _) = tried(300, bake());
+    let slow = health(
+        300,
+        Figures {
+            exchanges: 400,
+            failures: 0,
+            p98_micros: 90_000,
+            p99_micros: 95_000,
+        },
+    );
+    assert_eq!(rollout.health(&name(0), &slow, 500, &all), []);
+    rollout.tick(1100, &all);
+    let events = rollout.health(&name(0), &slow, 1101, &all);
+    assert!(stopped(&events), "{events:?}");
+}
+
+#[test]
+fn a_node_that_is_brought_up_to_date_alone_is_ahead_and_not_waited_for_again() {
+    let stages = vec![vec![canary(0), canary(1)], vec![canary(0), canary(1)]];
+    let mut rollout = Rollout::new(stages, Bake::default());
+    rollout.begin(0, &all);
+    let reach = rollout.advance(&name(1));
+    assert_eq!(
+        reach,
+        [Event::Reach {
+            nodes: vec![name(1)],
+            stage: 2
+        }]
+    );
+    assert_eq!(rollout.advance(&name(1)), []);
+    assert_eq!(rollout.in_force(&name(1), 2, 1, &all), []);
+    // The wave of the other one in stage 1 passes at once, and so does its own in stage 2.
+    let events = rollout.in_force(&name(0), 1, 2, &all);
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert_eq!(rollout.target(&name(1)), 2);
+    let events = rollout.in_force(&name(0), 2, 3, &all);
+    assert_eq!(events.last(), Some(&Event::Done), "{events:?}");
 }
 
 proptest! {
@@ -101,10 +227,10 @@ proptest! {
     ) {
         let nodes = ranked(&ranks);
         let stages = vec![
-            waves(&nodes, Order::ReceiversFirst),
-            waves(&nodes, Order::SendersFirst),
+            waves(&nodes, Order::ReceiversFirst, 1),
+            waves(&nodes, Order::SendersFirst, 1),
         ];
-        let mut rollout = Rollout::new(stages.clone(), 0);
+        let mut rollout = Rollout::new(stages.clone(), Bake::default());
         let mut away = BTreeSet::new();
         let mut has: BTreeMap<Name, Stage> = BTreeMap::new();
         let mut now = 0;
@@ -131,8 +257,8 @@ proptest! {
             });
             for event in std::mem::take(&mut events) {
                 let Event::Reach { nodes, stage } = event else { continue };
-                let before = stages[stage - 1].iter().take_while(|wave| **wave != nodes);
-                for earlier in before.flatten().filter(|node| !away.contains(*node)) {
+                let before = stages[stage - 1].iter().take_while(|wave| wave.nodes != nodes);
+                for earlier in before.flat_map(|wave| &wave.nodes).filter(|node| !away.contains(*node)) {
                     let told = rollout.target(earlier);
                     prop_assert!(told >= stage, "{earlier} was told {told}, {nodes:?} have {stage}");
                 }

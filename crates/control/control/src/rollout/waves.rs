@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use hermes_api::Name;
 
-use super::Wave;
+/// The number of a state of the overlay within a change; 0 is the state before it.
+pub type Stage = usize;
 
 /// A node that a change concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +27,27 @@ pub enum Order {
     SendersFirst,
 }
 
-/// The waves of one stage: rank by rank; in a rank first one node of each class, then a quarter of all, then the others.
-pub fn waves(nodes: &[RankedNode], order: Order) -> Vec<Wave> {
+/// Nodes that get a stage together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wave {
+    /// The nodes.
+    pub nodes: Vec<Name>,
+    /// They try it for the others.
+    pub is_canary: bool,
+}
+
+impl Wave {
+    /// All of them at once.
+    pub fn of(nodes: impl IntoIterator<Item = Name>) -> Self {
+        Self {
+            nodes: nodes.into_iter().collect(),
+            is_canary: false,
+        }
+    }
+}
+
+/// The waves of one stage: rank by rank; in a rank first `canaries` nodes of each class, then a quarter of all, then the others.
+pub fn waves(nodes: &[RankedNode], order: Order, canaries: usize) -> Vec<Wave> {
     let mut ranks: BTreeMap<u32, Vec<&RankedNode>> = BTreeMap::new();
     for node in nodes {
         ranks.entry(node.rank).or_default().push(node);
@@ -36,24 +56,34 @@ pub fn waves(nodes: &[RankedNode], order: Order) -> Vec<Wave> {
     if order == Order::SendersFirst {
         ranks.reverse();
     }
-    ranks.iter().flat_map(|rank| of_rank(rank)).collect()
+    ranks
+        .iter()
+        .flat_map(|rank| of_rank(rank, canaries))
+        .collect()
 }
 
-fn of_rank(rank: &[&RankedNode]) -> Vec<Wave> {
-    let mut seen = Vec::new();
-    let mut canaries = Vec::new();
+fn of_rank(rank: &[&RankedNode], canaries: usize) -> Vec<Wave> {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut first = Vec::new();
     let mut others = Vec::new();
     for node in rank {
-        if seen.contains(&&node.class) {
-            others.push(node.name.clone());
-        } else {
-            seen.push(&node.class);
-            canaries.push(node.name.clone());
+        let of_class = seen.entry(&node.class).or_default();
+        *of_class += 1;
+        match *of_class <= canaries.max(1) {
+            true => first.push(node.name.clone()),
+            false => others.push(node.name.clone()),
         }
     }
 
-    let quarter = rank.len().div_ceil(4).saturating_sub(canaries.len());
+    let quarter = rank.len().div_ceil(4).saturating_sub(first.len());
     let rest = others.split_off(quarter.min(others.len()));
-    let waves = [canaries, others, rest];
-    waves.into_iter().filter(|wave| !wave.is_empty()).collect()
+    let canary = Wave {
+        nodes: first,
+        is_canary: true,
+    };
+    let waves = [canary, Wave::of(others), Wave::of(rest)];
+    waves
+        .into_iter()
+        .filter(|wave| !wave.nodes.is_empty())
+        .collect()
 }

@@ -361,6 +361,10 @@ fn write(controller: &Controller, path: &str, body: &[u8]) -> Result<Value, Fail
             controller.back_up(&file).map_err(failed)?;
             Ok(json!({ "file": file }))
         }
+        "/update" => {
+            controller.update(&typed::<Name>(body)?).map_err(failed)?;
+            Ok(json!({}))
+        }
         "/confirm" => Ok(json!({ "revision": controller.confirm()? })),
         "/tokens" => {
             let token = controller.create_token(&typed::<TokenRequest>(body)?);
@@ -567,7 +571,9 @@ fn view(
         reason: word.map_or_else(String::new, |word| word.mistakes.join("; ")),
         report: word.map_or_else(String::new, |word| word.report.clone()),
         version: record.map_or_else(String::new, |record| record.version.clone()),
-        binary: record.map_or_else(String::new, |record| record.binary.clone()),
+        binary: record
+            .and_then(|record| record.binary)
+            .map_or_else(String::new, |binary| binary.to_string()),
         expires,
     }
 }

@@ -204,6 +204,12 @@ impl NodeStream<'_> {
                 }
                 Ok(())
             }
+            Some(agent_message::Content::Health(health)) => {
+                if let Some(mark) = self.offering.reported(&health) {
+                    self.controller.reported(&self.node, mark, &health);
+                }
+                Ok(())
+            }
             None => Ok(()),
         }
     }

@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hermes_api::{Name, Revision};
+use hermes_api::Revision;
 use hermes_net::clock::unix_seconds;
 
 use super::controller::Controller;
+use super::difference::Difference;
 use super::fleet::{self, Change};
-use super::in_force::{Awaiting, InForce, authorities, compiled, revoked};
+use super::guards::restarts;
+use super::in_force::{self, Awaiting, InForce, authorities, compiled, revoked};
 use super::outcome::{Changed, How, NotChanged, Outcome, Refusal};
-use super::published::{Document, Published};
-use crate::compile::{Compiled, Recipient, between};
-use crate::resources::{Findings, Key, Resource, Tree};
-use crate::rollout::{Event, Order, RankedNode, Wave, waves};
+use super::published::Published;
+use super::stages::Spread;
+use crate::compile::Recipient;
+use crate::resources::{Findings, Key, RolloutPlan, Tree};
+use crate::rollout::{Bake, Event, Stage, StopBounds};
 use crate::store::StoreError;
 use crate::store::history::{Commit, NotCommitted};
-
-/// A change that takes away more than one resource in so many has to be forced: it is more often a mistake than meant.
-const SHRINKS: usize = 10;
 
 /// The longest time to confirm a change, in seconds.
 #[doc(alias = "bound")]
@@ -43,9 +43,17 @@ impl Controller {
         // The tree is edited under the lock, so that two changes never begin from the same one.
         let tree = edit(&in_force.published.tree).map_err(NotChanged::Invalid)?;
         let difference = Difference::between(&in_force.published.tree, &tree);
-        difference.guard(in_force.published.tree.len(), how)?;
         let next = self.next(&in_force, &tree, &difference, how)?;
-        let changed = self.described(&difference, &in_force.published, &next);
+        let changed = Changed {
+            guarded: self.guarded(&in_force.published, &next, &difference, how),
+            ..self.described(&difference, &in_force.published, &next)
+        };
+        if !changed.guarded.is_empty() && !how.dry_run {
+            return Err(NotChanged::Guarded(format!(
+                "{}\nif that is meant, repeat it with --force",
+                changed.guarded.join("\n")
+            )));
+        }
         if how.dry_run || difference.is_empty() {
             return Ok(Changed {
                 revision: if how.dry_run {
@@ -58,7 +66,12 @@ impl Controller {
         }
 
         self.commit(&tree, in_force.published.revision, how)?;
-        let events = self.begin(&mut in_force, next, how);
+        let lists_programs = difference.lists_programs(&in_force.published.tree, &tree);
+        let events = self.begin(&mut in_force, next, &difference, how);
+        if lists_programs {
+            // Nodes that get no other document are judged anew, too.
+            self.fleet.lock().wake_all();
+        }
         // The end of a change takes the lock itself.
         drop(in_force);
         self.settle(events);
@@ -133,28 +146,43 @@ impl Controller {
     }
 
     /// Lets a change spread that is in the store.
-    fn begin(&self, in_force: &mut InForce, next: Published, how: &How) -> Vec<Event> {
+    fn begin(
+        &self,
+        in_force: &mut InForce,
+        next: Published,
+        difference: &Difference,
+        how: &How,
+    ) -> Vec<Event> {
         let next = Arc::new(next);
         let before = in_force.published.clone();
-        let stages = stages(&before, &next);
+        let is_restriction = difference.is_restriction(&before.tree, &next.tree);
+        let plan = next.tree.rollout();
 
         let mut fleet = self.fleet.lock();
-        let waves = waves_of(&fleet, &before, &stages);
+        let spread = match is_restriction {
+            // Who is denied something should not have it for the time of a rollout.
+            true => Spread::at_once(&fleet, &before, &next),
+            false => Spread::in_stages(&fleet, &before, &next, plan.canaries()),
+        };
         let change = Change {
-            stages,
-            waves,
+            waves: spread.waves,
+            bake: match is_restriction {
+                true => Bake::default(),
+                false => bake(&plan, spread.decides, how),
+            },
+            stages: spread.states,
             back: Arc::new(Published {
                 revision: next.revision.next(),
                 confirm: None,
                 ..(*before).clone()
             }),
-            bake: 0,
         };
         in_force.awaiting = how.confirm_seconds.map(|seconds| Awaiting {
             until: None,
             time: Duration::from_secs(u64::from(seconds.min(LONGEST))),
         });
         in_force.before = before.tree.clone();
+        self.authority.set_grace(in_force::grace(&next.tree));
         in_force.published = next;
         fleet.begin(change, self.now())
     }
@@ -178,11 +206,10 @@ impl Controller {
             added: text(&difference.added),
             changed: text(&difference.changed),
             removed: text(&difference.removed),
-            documents: documents
-                .iter()
-                .map(|recipient| called(recipient))
-                .collect(),
+            documents: documents.iter().map(ToString::to_string).collect(),
             nodes: fleet.nodes().values().filter(gets).count(),
+            restarts: restarts(before, next),
+            guarded: Vec::new(),
         }
     }
 }
@@ -192,7 +219,7 @@ impl Controller {
     pub(super) fn settle(&self, events: Vec<Event>) {
         for event in events {
             match event {
-                Event::Reach { .. } => {}
+                Event::Reach { .. } | Event::Look(_) => {}
                 Event::Done => self.done(),
                 Event::Stopped { node, reason } => self.stopped(Refusal { node, reason }),
             }
@@ -223,7 +250,7 @@ impl Controller {
             refusal.reason
         );
         let message = format!(
-            "revision {revision} was refused by {}: {}",
+            "revision {revision} was stopped at {}: {}",
             refusal.node, refusal.reason
         );
         self.go_back(&mut in_force, &message);
@@ -273,6 +300,7 @@ impl Controller {
                     confirm: None,
                     ..(*in_force.published).clone()
                 };
+                self.authority.set_grace(in_force::grace(&published.tree));
                 in_force.published = Arc::new(published);
                 self.fleet.lock().replace(in_force.published.clone());
             }
@@ -327,6 +355,11 @@ impl Controller {
             None => self.tree_before(in_force),
         };
         let tree = tree.map_err(|error| NotChanged::Store(error.to_string()))?;
+        // The state was in force once: no guard is between an operator and the way back.
+        let how = &How {
+            force: true,
+            ..how.clone()
+        };
         self.change(how, &|_| Ok(tree.clone()))
     }
 
@@ -376,148 +409,25 @@ impl Controller {
     }
 }
 
-/// Keys that differ between two trees.
-#[derive(Debug, Default)]
-struct Difference {
-    added: Vec<Key>,
-    changed: Vec<Key>,
-    removed: Vec<Key>,
-}
-
-impl Difference {
-    fn between(before: &Tree, after: &Tree) -> Self {
-        let mut difference = Self::default();
-        for resource in after.resources() {
-            let key = resource.key();
-            match before.resource(key) {
-                None => difference.added.push(key.clone()),
-                Some(known) if known != resource => difference.changed.push(key.clone()),
-                Some(_) => {}
-            }
-        }
-        let keys = before.resources().map(Resource::key);
-        let gone = keys.filter(|key| after.resource(key).is_none());
-        difference.removed = gone.cloned().collect();
-        difference
-    }
-
-    fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
-    }
-
-    fn keys(&self) -> BTreeSet<Key> {
-        let lists = [&self.added, &self.changed, &self.removed];
-        lists.into_iter().flatten().cloned().collect()
-    }
-
-    /// # Errors
-    /// The change takes away much, and was not forced.
-    fn guard(&self, had: usize, how: &How) -> Result<(), NotChanged> {
-        let removed = self.removed.len();
-        if how.force || how.dry_run || removed <= 2 || removed * SHRINKS <= had {
-            return Ok(());
-        }
-        Err(NotChanged::Guarded(format!(
-            "it removes {removed} of {had} resources; if that is meant, repeat it with --force"
-        )))
-    }
-}
-
-/// The states that a change goes through, so that no exchange fails meanwhile: nodes take what others will send, decide anew, and forget
-/// what others have sent.
-fn stages(before: &Arc<Published>, next: &Arc<Published>) -> Vec<Arc<Published>> {
-    let taking = merged(before, next, &|before, next| between(next, before));
-    let deciding = merged(before, next, &between);
-    let mut stages: Vec<Arc<Published>> = Vec::new();
-    for stage in [taking, deciding] {
-        let last = stages.last().unwrap_or(before);
-        if !has_same_documents(last, &stage) && !has_same_documents(&stage, next) {
-            stages.push(Arc::new(stage));
-        }
-    }
-    stages.push(next.clone());
-    stages
-}
-
-/// A state between two others. A node that only one of them has gets its document of that one.
-fn merged(
-    before: &Published,
-    next: &Published,
-    merge: &dyn Fn(&Compiled, &Compiled) -> Compiled,
-) -> Published {
-    let mut documents = next.documents.clone();
-    for (recipient, old) in &before.documents {
-        let document = match next.documents.get(recipient) {
-            None => old.clone(),
-            Some(new) if new.part.hash == old.part.hash => continue,
-            Some(new) => Document::new(merge(&old.compiled, &new.compiled)),
-        };
-        documents.insert(recipient.clone(), document);
-    }
-    Published {
-        documents,
-        ..next.clone()
-    }
-}
-
-fn has_same_documents(one: &Published, other: &Published) -> bool {
-    let hashes = |state: &Published| -> Vec<_> {
-        let documents = state.documents.iter();
-        documents
-            .map(|(recipient, document)| (recipient.clone(), document.part.hash))
-            .collect()
-    };
-    hashes(one) == hashes(other)
-}
-
-/// The waves of each stage. The last one removes, if there are several.
-fn waves_of(
-    fleet: &fleet::Fleet,
-    before: &Arc<Published>,
-    stages: &[Arc<Published>],
-) -> Vec<Vec<Wave>> {
-    let mut earlier = before;
-    let mut all = Vec::new();
-    for (index, stage) in stages.iter().enumerate() {
-        let is_last_of_several = index > 0 && index + 1 == stages.len();
-        let order = match is_last_of_several {
-            true => Order::SendersFirst,
-            false => Order::ReceiversFirst,
-        };
-        let concerned = fleet.nodes().iter();
-        let concerned = concerned.filter(|(_, record)| differs(stage, earlier, record));
-        let ranked: Vec<_> = concerned
-            .map(|(name, record)| ranked(stage, name, record))
-            .collect();
-        all.push(waves(&ranked, order));
-        earlier = stage;
-    }
-    all
-}
-
-/// Whether a node gets other parts by a stage.
-fn differs(stage: &Published, earlier: &Published, record: &fleet::NodeRecord) -> bool {
-    let recipient = |state: &Published| state.recipient(&record.node, record.user.as_ref());
-    stage.parts(&recipient(stage)) != earlier.parts(&recipient(earlier))
-}
-
-fn ranked(stage: &Published, name: &Name, record: &fleet::NodeRecord) -> RankedNode {
-    let document = stage.document(&stage.recipient(name, record.user.as_ref()));
-    RankedNode {
-        name: name.clone(),
-        rank: document.map_or(0, |document| document.compiled.rank),
-        class: match &record.user {
-            Some(_) => "devices".to_owned(),
-            None => document.map_or_else(String::new, |document| {
-                format!("rank {}", document.compiled.rank)
-            }),
+/// How the first nodes with a change are looked at.
+fn bake(plan: &RolloutPlan, stages: Vec<Stage>, how: &How) -> Bake {
+    /// Long enough for some requests, and short enough to wait for.
+    const TIME: Duration = Duration::from_secs(10);
+    let time = plan.bake.map_or(TIME, |bake| bake.0);
+    let usual = StopBounds::default();
+    Bake {
+        time: match how.now {
+            true => 0,
+            false => u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
         },
-    }
-}
-
-fn called(recipient: &Recipient) -> String {
-    match recipient {
-        Recipient::Node(name) => name.to_string(),
-        Recipient::Devices => "devices".to_owned(),
+        stages,
+        is_asked_for: plan.bake.is_some(),
+        bounds: StopBounds {
+            errors: plan
+                .stop_on
+                .errors
+                .map_or(usual.errors, |errors| errors.0.into()),
+            p99: plan.stop_on.p99.unwrap_or(usual.p99),
+        },
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hermes_api::{Name, Progress, SigningKey};
+use hermes_api::{Health, Name, Progress, SigningKey};
 use hermes_net::clock::unix_seconds;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tonic::Status;
 
+use super::binaries;
 use super::fleet::{Arrival, Fleet, Mark, Session, Target, Word};
 use super::in_force::InForce;
 use super::outcome::Outcome;
@@ -152,10 +153,26 @@ impl Controller {
                 "this controller does not lead any more",
             ));
         }
-        if !fleet.nodes().contains_key(node) {
+        let Some(record) = fleet.nodes().get(node) else {
             return Err(Status::permission_denied("the node was revoked"));
-        }
+        };
+        // Before anything is offered, and again with each state: the list is part of it.
+        binaries::judge(&fleet.published().tree, node, record.binary)
+            .map_err(Status::failed_precondition)?;
         Ok(fleet.is_current(node, session).then(|| fleet.target(node)))
+    }
+
+    /// Brings a node up to date at once, ahead of its turn in a change, and also with a state that it has refused.
+    ///
+    /// # Errors
+    /// The node does not attend.
+    pub fn update(&self, node: &Name) -> Result<(), String> {
+        match self.fleet.lock().update(node) {
+            true => Ok(()),
+            false => Err(format!(
+                "{node} does not attend; it gets the state of then when it comes"
+            )),
+        }
     }
 
     /// The key of statements.
@@ -170,8 +187,14 @@ impl Controller {
             progress: Progress::Confirmed,
             mistakes: Vec::new(),
             report: String::new(),
+            health: None,
         };
         self.heard(node, target.mark, word);
+    }
+
+    pub(super) fn reported(self: &Arc<Self>, node: &Name, mark: Mark, health: &Health) {
+        let events = self.fleet.lock().health(node, mark, health, self.now());
+        self.follow(events);
     }
 
     pub(super) fn heard(self: &Arc<Self>, node: &Name, mark: Mark, word: Word) {
@@ -183,7 +206,7 @@ impl Controller {
     pub(super) fn follow(self: &Arc<Self>, events: Vec<Event>) {
         if events
             .iter()
-            .all(|event| matches!(event, Event::Reach { .. }))
+            .all(|event| matches!(event, Event::Reach { .. } | Event::Look(_)))
         {
             return;
         }

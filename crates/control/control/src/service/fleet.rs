@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hermes_api::{Hash, Name, Progress, Revision};
+use hermes_api::{Hash, Health, Name, Progress, Revision};
 use tokio::sync::Notify;
 
 use super::published::Published;
 use crate::authority::Member;
-use crate::rollout::{Event, Rollout, Stage, Wave};
+use crate::rollout::{Bake, Event, Rollout, Stage, Wave};
 
 /// The nodes that attend, and the change under way.
 pub(super) struct Fleet {
@@ -35,8 +35,8 @@ pub(super) struct Change {
     pub(super) waves: Vec<Vec<Wave>>,
     /// The state in force under a revision after those of the stages.
     pub(super) back: Arc<Published>,
-    /// How long each wave is looked at, in milliseconds.
-    pub(super) bake: u64,
+    /// How its first nodes are looked at.
+    pub(super) bake: Bake,
 }
 
 /// A node that attends, or has done since the controller started.
@@ -47,12 +47,14 @@ pub(super) struct NodeRecord {
     /// Of its program.
     pub(super) version: String,
     /// Of its program.
-    pub(super) binary: String,
+    pub(super) binary: Option<Hash>,
     /// Unix seconds at which it came or left.
     pub(super) since: u64,
     pub(super) session: Option<Session>,
     /// Its last word.
     pub(super) word: Option<Word>,
+    /// How often an operator has asked to bring it up to date.
+    pub(super) updates: u64,
 }
 
 /// The last acknowledgement of a node.
@@ -63,6 +65,8 @@ pub(super) struct Word {
     /// Each with its resource, field, file and line.
     pub(super) mistakes: Vec<String>,
     pub(super) report: String,
+    /// How its exchanges went then.
+    pub(super) health: Option<Health>,
 }
 
 /// A stream of a node.
@@ -78,6 +82,10 @@ pub(super) struct Session {
 pub(super) struct Target {
     pub(super) published: Arc<Published>,
     pub(super) mark: Mark,
+    /// How often it was asked how its exchanges go; `None` while no one wants to know.
+    pub(super) asked: Option<u64>,
+    /// How often an operator has asked for it: then it is offered also if it was refused.
+    pub(super) updates: u64,
 }
 
 /// A stage of one change.
@@ -147,13 +155,11 @@ impl Fleet {
             node: arrival.member.node.clone(),
             user: arrival.member.user,
             version: arrival.version,
-            binary: arrival
-                .binary
-                .map(|hash| hash.to_string())
-                .unwrap_or_default(),
+            binary: arrival.binary,
             since: now,
             session: Some(session.clone()),
             word: None,
+            updates: 0,
         };
         // A cloned key shows itself here: two streams of one node end each other.
         let before = self.nodes.insert(arrival.member.node.clone(), record);
@@ -222,6 +228,11 @@ impl Fleet {
                 change: self.change,
                 stage,
             },
+            updates: self.nodes.get(node).map_or(0, |record| record.updates),
+            asked: self
+                .rollout
+                .as_ref()
+                .and_then(|rollout| rollout.asked(node)),
         }
     }
 
@@ -235,6 +246,18 @@ impl Fleet {
         self.rollout = Some(Rollout::new(change.waves, change.bake));
         self.is_unsettled = true;
         self.step(|rollout, attends| rollout.begin(now, attends))
+    }
+
+    /// Brings a node up to date at once, ahead of its turn; returns whether it attends.
+    pub(super) fn update(&mut self, node: &Name) -> bool {
+        let record = self.nodes.get_mut(node);
+        let Some(record) = record.filter(|record| record.session.is_some()) else {
+            return false;
+        };
+        record.updates += 1;
+        let _ = self.step(|rollout, _| rollout.advance(node));
+        self.wake(std::slice::from_ref(node));
+        true
     }
 
     /// A state that is in force everywhere at once, such as the one before a change that was stopped.
@@ -271,6 +294,7 @@ impl Fleet {
     pub(super) fn heard(&mut self, node: &Name, mark: Mark, word: Word, now: u64) -> Vec<Event> {
         let progress = word.progress;
         let reason = word.mistakes.join("; ");
+        let health = word.health.clone();
         if let Some(record) = self.nodes.get_mut(node) {
             record.word = Some(word);
         }
@@ -280,11 +304,38 @@ impl Fleet {
         }
         match progress {
             Progress::InForce | Progress::Confirmed => {
+                // First, since it says whether there is enough to look at.
+                let stopped = health.map(|health| self.health(node, mark, &health, now));
+                if let Some(stopped) = stopped.filter(|events| !events.is_empty()) {
+                    return stopped;
+                }
                 self.step(|rollout, attends| rollout.in_force(node, mark.stage, now, attends))
             }
             Progress::Refused => self.step(|rollout, _| rollout.refused(node, mark.stage, &reason)),
             Progress::Stored | Progress::Returned => Vec::new(),
         }
+    }
+
+    /// A node has said how its exchanges go. `now` is in milliseconds.
+    pub(super) fn health(
+        &mut self,
+        node: &Name,
+        mark: Mark,
+        health: &Health,
+        now: u64,
+    ) -> Vec<Event> {
+        // Figures of an earlier change, or of a stage before, are compared with nothing.
+        if mark.change != self.change || self.target(node).mark != mark {
+            return Vec::new();
+        }
+        let word = self
+            .nodes
+            .get_mut(node)
+            .and_then(|record| record.word.as_mut());
+        if let Some(word) = word {
+            word.health = Some(health.clone());
+        }
+        self.step(|rollout, attends| rollout.health(node, health, now, attends))
     }
 
     /// Time has passed.
@@ -310,7 +361,7 @@ impl Fleet {
         let events = take(rollout, &attends);
         for event in &events {
             match event {
-                Event::Reach { nodes, .. } => self.wake(nodes),
+                Event::Reach { nodes, .. } | Event::Look(nodes) => self.wake(nodes),
                 Event::Stopped { .. } => {
                     let before = self.stages[0].clone();
                     let back = self.back.take().unwrap_or(before);

@@ -46,6 +46,7 @@ impl InForce {
         let changed = before.map(|before| differing(&before.tree, &tree));
         let documents = compiled(&tree, domain, before, &changed.unwrap_or_default())
             .map_err(|findings| format!("revision {revision} cannot be compiled:\n{findings}"))?;
+        authority.set_grace(grace(&tree));
         let tree = Arc::new(tree);
         let published = Published {
             revision,
@@ -69,6 +70,12 @@ impl InForce {
         let until = self.awaiting.as_ref().and_then(|awaiting| awaiting.until);
         until.is_some_and(|until| Instant::now() >= until)
     }
+}
+
+/// How long nodes believe each other's certificates that should have been renewed, if a tree says it.
+pub(super) fn grace(tree: &Tree) -> Option<Duration> {
+    let (_, overlay) = tree.overlay()?;
+    overlay.grace.map(|grace| grace.0)
 }
 
 /// The keys by which two trees differ.

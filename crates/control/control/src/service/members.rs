@@ -6,6 +6,7 @@ use hermes_api::{
 use hermes_net::clock::unix_seconds;
 use rustls::pki_types::CertificateDer;
 
+use super::binaries;
 use super::controller::Controller;
 use super::outcome::NotChanged;
 use super::tls;
@@ -18,7 +19,11 @@ impl Controller {
     /// # Errors
     /// Why not, in words for the one who joins.
     pub(super) fn join(&self, request: &JoinRequest, now: u64) -> Result<JoinAnswer, String> {
-        let joined = self.authority.join(request, &[], now);
+        let tree = self.in_force.lock().published.tree.clone();
+        // A node may leave its name to the token: then the list of all counts here, and its own when it attends.
+        let name = request.name.parse::<Name>().ok();
+        let allowed = binaries::allowed(&tree, name.as_ref());
+        let joined = self.authority.join(request, allowed, now);
         let joined = joined.map_err(|refused| refused.to_string())?;
         Ok(JoinAnswer {
             controllers: self.controller_urls(),

@@ -3,17 +3,20 @@
 //! - `accept`, `tls`, `grpc`: connections of agents; `shares`: how many each may have. `attend`: the stream of one. `offering`: its decisions. `fleet`: who attends, and what
 //!   each should have.
 //! - `controller`: the state of the overlay, and who attends. `change`: from one state of the overlay to the next. `in_force`, `published`:
-//!   a state as the controller has it and as nodes get it. `outcome`: what operators are told of changes.
+//!   a state as the controller has it and as nodes get it. `stages`: the states between two of them. `outcome`: what operators are told of changes.
 //! - `part`: one controller of several. `peers`: requests that it passes on to the one that leads.
 //! - `members`: joins, renewals, revocations. `admin`: the requests of operators.
 
 mod accept;
 pub mod admin;
 mod attend;
+mod binaries;
 mod change;
 mod controller;
+mod difference;
 mod fleet;
 mod grpc;
+mod guards;
 mod in_force;
 mod members;
 mod offering;
@@ -24,6 +27,7 @@ mod published;
 mod shares;
 #[cfg(test)]
 mod simulation;
+mod stages;
 mod tls;
 
 use std::sync::Arc;

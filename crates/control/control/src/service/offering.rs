@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hermes_api::{
-    Acknowledgement, BlobPart, Hash, MAX_PART, Mistake, Name, Notice, Offer, Progress, Revision,
-    SigningKey, controller_message::Content,
+    Acknowledgement, BlobPart, Hash, Health, MAX_PART, Mistake, Name, Notice, Offer, Progress,
+    Revision, SigningKey, controller_message::Content,
 };
 use hermes_config::Problem;
 
@@ -28,8 +28,12 @@ pub(super) struct Offering {
     /// The parts that the node has in force.
     content: Option<Hash>,
     offered: Option<Offered>,
-    /// Parts that the node refused: they are not offered again.
+    /// How often the node was asked how its exchanges go.
+    asked: Option<u64>,
+    /// Parts that the node refused: they are not offered again, unless an operator asks for it.
     refused: Option<Hash>,
+    /// How often an operator has asked for it.
+    updates: u64,
 }
 
 /// The last offer.
@@ -71,7 +75,9 @@ impl Offering {
             user,
             content,
             offered: None,
+            asked: None,
             refused: None,
+            updates: 0,
         }
     }
 
@@ -87,6 +93,10 @@ impl Offering {
         };
 
         let content = statement.content();
+        if self.updates != target.updates {
+            self.updates = target.updates;
+            self.forget_refusal();
+        }
         // The last offer counts more than the parts that the node had when it came.
         let offered = self.offered.as_ref().map(|offered| offered.content);
         if offered == Some(content) || self.refused == Some(content) {
@@ -116,6 +126,13 @@ impl Offering {
         }
     }
 
+    /// The last offer counts no more, unless the node has it in force.
+    fn forget_refusal(&mut self) {
+        self.refused = None;
+        let has = self.content;
+        self.offered.take_if(|offered| has != Some(offered.content));
+    }
+
     /// The node was offered this already; by now it may be confirmed.
     fn go_on(&mut self, target: &Target) -> Followed {
         let Some(offered) = &mut self.offered else {
@@ -131,9 +148,12 @@ impl Offering {
                 is_in_step: false,
             };
         }
+        let is_in_step = self.content == Some(offered.content);
+        let is_asked = is_in_step && target.asked.is_some() && target.asked != self.asked;
+        self.asked = target.asked;
         Followed {
-            say: None,
-            is_in_step: self.content == Some(offered.content),
+            say: is_asked.then(|| Content::Notice(Notice::Report.into())),
+            is_in_step,
         }
     }
 
@@ -173,8 +193,16 @@ impl Offering {
                     .map(|mistake| self.located(offered, mistake))
                     .collect(),
                 report: word.report.chars().take(WORDS).collect(),
+                health: word.health,
             },
         })
+    }
+
+    /// The stage that the figures of a node belong to; `None` if they are about an offer that was replaced.
+    pub(super) fn reported(&self, health: &Health) -> Option<Mark> {
+        let offered = self.offered.as_ref()?;
+        let statement = Hash::try_from(&*health.statement).ok()?;
+        (statement == offered.statement).then_some(offered.mark)
     }
 
     /// A mistake of a node's document as one of the resource that it was made of, with file and line where they are known.

@@ -17,6 +17,8 @@ pub struct How {
     pub force: bool,
     /// Only say what it would do.
     pub dry_run: bool,
+    /// The first nodes are not looked at before others follow. They still come first.
+    pub now: bool,
     /// Who makes it.
     pub author: String,
     /// Why, in his words.
@@ -38,6 +40,12 @@ pub struct Changed {
     pub documents: Vec<String>,
     /// Nodes that attend and get another document.
     pub nodes: usize,
+    /// Keys that are in force at a node only after a restart, each with its node.
+    #[serde(default)]
+    pub restarts: Vec<String>,
+    /// Why it has to be forced.
+    #[serde(default)]
+    pub guarded: Vec<String>,
 }
 
 /// Why nothing has changed.

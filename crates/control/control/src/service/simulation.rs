@@ -1,5 +1,6 @@
 //! Controller and agents under a seeded scheduler: messages that are late or lost, nodes and controllers that crash at any step, disks
-//! that have only half of what was to be written, documents that a node refuses.
+//! that have only half of what was to be written, documents that a node refuses, exchanges that fail with a change, nodes that are brought up
+//! to date alone, restrictions that go to all at once, clocks that jump.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
@@ -7,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 use fastrand::Rng;
 use hermes_agent::{Current, Effect, Machine, Refused};
 use hermes_api::{
-    AgentMessage, Hash, Name, Notice, Revision, SigningKey, Statement, agent_message,
-    controller_message::Content,
+    AgentMessage, Figures, Hash, Health, Name, Notice, Revision, SigningKey, Statement,
+    agent_message, controller_message::Content,
 };
 
 use super::fleet::{Arrival, Change, Fleet, Session};
@@ -17,7 +18,7 @@ use super::offering::{Offering, pieces};
 use super::published::{Part, Published};
 use crate::authority::Member;
 use crate::resources::{Source, Tree, read};
-use crate::rollout::{Order, RankedNode, waves};
+use crate::rollout::{Bake, Order, RankedNode, StopBounds, Wave, waves};
 
 /// Seeds of one run.
 const SEEDS: u64 = 10_000;
@@ -164,7 +165,19 @@ impl Node {
             return;
         };
         match effect {
-            Effect::Say(message) => {
+            Effect::Report(statement) => {
+                let health = exchanges(rng, statement);
+                if let Some(link) = &mut self.link {
+                    link.to_controller.push_back(AgentMessage {
+                        content: Some(agent_message::Content::Health(health)),
+                    });
+                }
+            }
+            Effect::Say(mut message) => {
+                if let Some(agent_message::Content::Acknowledgement(word)) = &mut message.content {
+                    let statement = Hash::try_from(&*word.statement).unwrap();
+                    word.health = Some(exchanges(rng, statement));
+                }
                 if let Some(link) = &mut self.link {
                     link.to_controller.push_back(message);
                 }
@@ -235,6 +248,21 @@ impl Node {
     }
 }
 
+/// Exchanges of a node that go well, mostly.
+fn exchanges(rng: &mut Rng, statement: Hash) -> Health {
+    let figures = |failures| Figures {
+        exchanges: 100,
+        failures,
+        ..Figures::default()
+    };
+    let is_bad = rng.u8(..) < 20;
+    Health {
+        statement: statement.as_bytes().to_vec(),
+        before: Some(figures(0)),
+        since: Some(figures(if is_bad { 50 } else { 0 })),
+    }
+}
+
 fn machine(name: &Name, disk: &Disk) -> Machine {
     Machine::new(
         self::name("sim"),
@@ -283,6 +311,10 @@ impl World {
 
     fn step(&mut self) {
         self.now += self.rng.u64(0..50);
+        if self.rng.u8(..) == 0 {
+            // The machine slept: much time has passed between two steps.
+            self.now += self.rng.u64(0..120_000);
+        }
         let index = self.rng.usize(..self.nodes.len());
         match self.rng.u8(..100) {
             0..25 => self.deliver_to_node(index),
@@ -295,6 +327,7 @@ impl World {
             94..95 => self.restart(),
             95..97 => self.change(),
             97..98 => self.revoke(),
+            98..99 => drop(self.fleet.update(&self.nodes[index].name)),
             _ => drop(self.fleet.tick(self.now)),
         }
         self.check();
@@ -333,6 +366,7 @@ impl World {
                 progress: hermes_api::Progress::Confirmed,
                 mistakes: Vec::new(),
                 report: String::new(),
+                health: None,
             };
             let _ = self.fleet.heard(&node.name, target.mark, word, self.now);
         }
@@ -366,6 +400,11 @@ impl World {
                     let _ = self
                         .fleet
                         .heard(&node.name, heard.mark, heard.word, self.now);
+                }
+            }
+            Some(agent_message::Content::Health(health)) => {
+                if let Some(mark) = link.offering.reported(&health) {
+                    let _ = self.fleet.health(&node.name, mark, &health, self.now);
                 }
             }
             Some(agent_message::Content::Hello(_)) | None => {}
@@ -424,13 +463,28 @@ impl World {
                 class: String::new(),
             })
             .collect();
+        let bake = self.bake();
         let change = Change {
             stages: vec![next],
-            waves: vec![waves(&ranked, Order::ReceiversFirst)],
+            waves: vec![match self.rng.u8(..4) {
+                // Something is only taken away.
+                0 => vec![Wave::of(ranked.into_iter().map(|node| node.name))],
+                _ => waves(&ranked, Order::ReceiversFirst, 1),
+            }],
             back,
-            bake: 0,
+            bake,
         };
         let _ = self.fleet.begin(change, self.now);
+    }
+
+    /// Some changes are looked at, for a while or a moment.
+    fn bake(&mut self) -> Bake {
+        Bake {
+            time: self.rng.u64(0..3) * 500,
+            stages: vec![1],
+            is_asked_for: self.rng.bool(),
+            bounds: StopBounds::default(),
+        }
     }
 
     /// The store keeps the end of a change at once.
@@ -486,7 +540,7 @@ impl World {
                 self.nodes[index].act(&mut Rng::with_seed(7));
                 self.deliver_to_controller(index);
             }
-            self.now += 10;
+            self.now += 400;
             let _ = self.fleet.tick(self.now);
             self.check();
             self.settle();

@@ -1,14 +1,15 @@
 //! A change spreads over a random overlay, node by node, while exchanges go on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use fastrand::Rng;
+use hermes_api::Name;
 
-use super::super::{Compiled, Compiler, Recipient, between};
-use super::DOMAIN;
+use super::super::{Compiled, Compiler, Documents, Recipient, Turn, between, mixed, turns};
 use super::overlay::{Fate, Sketch, TARGETS, USERS};
 use super::walk::{JudgingNode, Network, Request, is_sound, overlay, seeds};
+use super::{DOMAIN, tree};
 use crate::resources::Tree;
 
 /// The documents of all nodes.
@@ -58,17 +59,73 @@ fn assert_fates(network: &Network, states: [&Sketch; 2], said: &str) {
     }
 }
 
-/// Whether nodes send to each other, so that there is no order from receivers to senders.
-fn turns(documents: &BTreeMap<String, Compiled>) -> bool {
-    documents.values().any(|receiver| {
-        let peers = receiver
-            .document
-            .get("peers")
-            .and_then(serde_json::Value::as_object);
-        let peers = peers.into_iter().flat_map(|peers| peers.keys());
-        let mut senders = peers.filter_map(|peer| peer.strip_prefix("node-"));
-        senders.any(|sender| documents[sender].rank <= receiver.rank)
-    })
+fn documents(state: &BTreeMap<String, Compiled>) -> Documents<'_> {
+    let recipient = |name: &String| Recipient::Node(name.parse().unwrap());
+    let documents = state.iter();
+    documents
+        .map(|(name, compiled)| (recipient(name), compiled))
+        .collect()
+}
+
+type State = BTreeMap<String, Compiled>;
+
+/// The turns of a change; `None` if there is no order.
+fn ordered(before: &State, after: &State) -> Option<Vec<Turn>> {
+    let mut steps = turns(&documents(before), &documents(after));
+    if steps.is_empty() {
+        steps.push(Turn {
+            has_order: true,
+            ..Turn::default()
+        });
+    }
+    steps.iter().all(|turn| turn.has_order).then_some(steps)
+}
+
+/// Gives nodes their documents, one after the other, through all turns of a change.
+fn spread(
+    before: &State,
+    after: &State,
+    steps: &[Turn],
+    give: &mut dyn FnMut(&String, &Compiled, &str),
+) {
+    let mut earlier = before.clone();
+    for (index, turn) in steps.iter().enumerate() {
+        let mix = |(name, before): (&String, &Compiled)| {
+            let mixed = mixed(before, &after[name], &turn.decided);
+            (name.clone(), mixed)
+        };
+        let next: State = match index + 1 == steps.len() {
+            true => after.clone(),
+            false => before.iter().map(mix).collect(),
+        };
+
+        let rank = |name: &String| match turn.ranks.is_empty() {
+            true => next[name].rank,
+            false => {
+                let name: Name = name.parse().unwrap();
+                turn.ranks.get(&name).copied().unwrap_or(0)
+            }
+        };
+        let mut nodes: Vec<&String> = next.keys().collect();
+        nodes.sort_by_key(|name| rank(name));
+        for name in next.keys() {
+            give(name, &between(&next[name], &earlier[name]), "takes both");
+        }
+        // Receivers first.
+        for name in nodes {
+            give(name, &between(&earlier[name], &next[name]), "decides anew");
+        }
+        for name in next.keys() {
+            give(name, &next[name], "has the next");
+        }
+        earlier = next;
+    }
+}
+
+fn network(state: &State) -> Network {
+    let nodes = state.iter();
+    let nodes = nodes.map(|(name, compiled)| (name.clone(), Rc::new(JudgingNode::of(compiled))));
+    Network(nodes.collect())
 }
 
 #[test]
@@ -81,44 +138,118 @@ fn an_exchange_that_both_states_let_pass_never_fails_while_a_change_spreads() {
         let (Some(before), Some(after)) = (compiled(&tree), compiled(&next.tree())) else {
             continue;
         };
-        if turns(&after) {
+        let Some(steps) = ordered(&before, &after) else {
             continue;
-        }
-        let mut nodes: Vec<&String> = after.keys().collect();
-        nodes.sort_by_key(|name| after[*name].rank);
-        let node = |compiled: &Compiled| Rc::new(JudgingNode::of(compiled));
-        let all = before
-            .iter()
-            .map(|(name, compiled)| (name.clone(), node(compiled)));
-        let mut network = Network(all.collect());
-        let mut give = |name: &String, compiled: &Compiled, stage: &str| {
+        };
+        let mut network = network(&before);
+        spread(&before, &after, &steps, &mut |name, compiled, stage| {
             let proof = compiled.prove(&tree);
             proof.unwrap_or_else(|findings| {
                 panic!("seed {seed}: {name}: {findings}\n{}", compiled.document)
             });
-            network.0.insert(name.clone(), node(compiled));
+            network
+                .0
+                .insert(name.clone(), Rc::new(JudgingNode::of(compiled)));
             assert_fates(
                 &network,
                 [&sketch, &next],
                 &format!("seed {seed}: {name} {stage}"),
             );
-        };
-
-        for name in before.keys() {
-            give(name, &between(&after[name], &before[name]), "takes both");
-        }
-        // Receivers first.
-        for name in &nodes {
-            give(
-                name,
-                &between(&before[*name], &after[*name]),
-                "decides as after",
-            );
-        }
-        for name in after.keys() {
-            give(name, &after[name], "has the next");
-        }
+        });
         changes += 1;
     }
     assert!(changes > 5, "{changes}");
+}
+
+/// Two nodes by which devices enter, each with one of two servers.
+fn two(video: &str, mail: &str) -> Tree {
+    tree(&format!(
+        "apiVersion: hermes/v1
+kind: Node
+metadata: {{ name: a }}
+spec: {{ listen: 0.0.0.0:8443, reach: [10.0.0.1:8443], ingress: true }}
+---
+apiVersion: hermes/v1
+kind: Node
+metadata: {{ name: b }}
+spec: {{ listen: 0.0.0.0:8443, reach: [10.0.0.2:8443], ingress: true }}
+---
+apiVersion: hermes/v1
+kind: Service
+metadata: {{ name: video }}
+spec: {{ at: [{{ node: {video}, address: 127.0.0.1:8000 }}] }}
+---
+apiVersion: hermes/v1
+kind: Service
+metadata: {{ name: mail }}
+spec: {{ at: [{{ node: {mail}, address: 127.0.0.1:8001 }}] }}
+---
+apiVersion: hermes/v1
+kind: Name
+metadata: {{ name: video }}
+spec: {{ service: video }}
+---
+apiVersion: hermes/v1
+kind: Name
+metadata: {{ name: mail }}
+spec: {{ service: mail }}
+---
+apiVersion: hermes/v1
+kind: Policy
+metadata: {{ name: all }}
+spec: {{ rules: [{{ match: {{ user: alice }}, allow: true }}] }}
+"
+    ))
+}
+
+#[test]
+fn services_that_change_places_between_two_nodes_move_in_two_turns() {
+    let (tree, next) = (two("a", "b"), two("b", "a"));
+    let (before, after) = (compiled(&tree).unwrap(), compiled(&next).unwrap());
+    let steps = ordered(&before, &after).unwrap();
+    assert_eq!(steps.len(), 2, "{steps:?}");
+    assert_eq!(steps[0].decided, BTreeSet::from(["mail".to_owned()]));
+
+    let certificate = format!("spiffe://{DOMAIN}/user/alice/laptop");
+    let mut network = network(&before);
+    spread(&before, &after, &steps, &mut |name, compiled, stage| {
+        compiled.prove(&next).unwrap();
+        network
+            .0
+            .insert(name.clone(), Rc::new(JudgingNode::of(compiled)));
+        for (at, target) in ["a", "b"]
+            .into_iter()
+            .flat_map(|at| ["video", "mail"].map(|target| (at, target)))
+        {
+            let request = Request {
+                user: "alice",
+                target,
+            };
+            let end = network.follow(at, &certificate, request, 0);
+            assert!(end.is_ok(), "{name} {stage}: {target} at {at}: {end:?}");
+        }
+    });
+    // All at once there is no order: one of them would turn in a circle.
+    let once = [Turn::default()];
+    let mut network = self::network(&before);
+    let mut failed = false;
+    spread(&before, &after, &once, &mut |name, compiled, _| {
+        network
+            .0
+            .insert(name.clone(), Rc::new(JudgingNode::of(compiled)));
+        for target in ["video", "mail"] {
+            let request = Request {
+                user: "alice",
+                target,
+            };
+            failed |= ["a", "b"].into_iter().any(|at| {
+                let walk = || network.follow(at, &certificate, request, 0);
+                !matches!(
+                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk)),
+                    Ok(Ok(_))
+                )
+            });
+        }
+    });
+    assert!(failed);
 }

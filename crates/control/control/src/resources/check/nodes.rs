@@ -1,4 +1,4 @@
-//! The whole, its nodes, and the links between them.
+//! Nodes, and the links between them.
 
 use std::collections::BTreeMap;
 
@@ -9,41 +9,8 @@ use super::report::Report;
 use crate::resources::specs::NodeSpec;
 use crate::resources::{Key, Kind, Spec};
 
-/// Bytes of the longest trust domain: a SPIFFE ID and the DNS name of a node have to hold it and a node's name.
-#[doc(alias = "bound")]
-const LONGEST_DOMAIN: usize = 180;
-
 /// The listener of a node that other nodes connect to.
 const OVERLAY: &str = "overlay";
-
-pub(super) fn overlays(report: &mut Report<'_>) {
-    let tree = report.tree;
-    let mut first: Option<&Key> = None;
-    for resource in tree.of_kind(Kind::Overlay) {
-        let Spec::Overlay(overlay) = resource.spec() else {
-            continue;
-        };
-        let key = resource.key();
-        if let Some(first) = first {
-            let reason = format!("{first} describes the overlay already");
-            report.add(key, "metadata.name", reason, "keep one of them");
-        }
-        first = first.or(Some(key));
-
-        let is_bad = |domain: &&String| !is_domain(domain);
-        if let Some(domain) = overlay.trust_domain.as_ref().filter(is_bad) {
-            let reason = format!("`{}` is no domain of certificates", domain.escape_debug());
-            let remedy = "write lower-case names with dots between them: `overlay.example.org`";
-            report.add(key, "spec.trustDomain", reason, remedy);
-        }
-    }
-}
-
-/// It stands in SPIFFE IDs and DNS names.
-fn is_domain(text: &str) -> bool {
-    let is_label = |label: &str| label.parse::<Name>().is_ok();
-    text.len() <= LONGEST_DOMAIN && text.split('.').all(is_label)
-}
 
 pub(super) fn nodes(report: &mut Report<'_>) {
     let tree = report.tree;

@@ -16,7 +16,7 @@ pub use group::{GroupSpec, UserSpec};
 pub use link::LinkSpec;
 pub use name::NameSpec;
 pub use node::NodeSpec;
-pub use overlay::{Guards, OverlaySpec, RolloutPlan};
+pub use overlay::{Guards, OverlaySpec, RolloutPlan, StopOn};
 pub use policy::PolicySpec;
 pub use route::RouteSpec;
 pub use secret::SecretSpec;

@@ -1,6 +1,6 @@
 //! `Node`: a proxy, or a user's device.
 
-use hermes_api::Name;
+use hermes_api::{Hash, Name};
 use hermes_config::model::{HostPort, ListenAddress, Listener};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -42,6 +42,10 @@ pub struct NodeSpec {
     /// Where it stands; endpoints in the same zone are preferred. Default: nowhere.
     #[serde(default)]
     pub zone: Option<String>,
+    /// SHA-256 of the programs that it may run, in place of those of the overlay. Default: those of the overlay.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub binaries: Vec<Hash>,
     /// Listeners of its own, by name, beside the one for `listen`. Default: none; of a device, `web: { http: 127.0.0.1:8080 }`.
     #[serde(default)]
     #[schemars(with = "IndexMap<String, Listener>")]

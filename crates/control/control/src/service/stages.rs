@@ -1,0 +1,197 @@
+//! The states between two states of the overlay, and the order in which nodes get them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hermes_api::Name;
+
+use super::fleet::{Fleet, NodeRecord};
+use super::published::{Document, Published};
+use crate::compile::{Compiled, Documents, between, mixed, turns};
+use crate::rollout::{Order, RankedNode, Stage, Wave, waves};
+
+/// How a change spreads.
+pub(super) struct Spread {
+    /// States one after the other, the last of which is the next one of the overlay.
+    pub(super) states: Vec<Arc<Published>>,
+    /// The waves of each.
+    pub(super) waves: Vec<Vec<Wave>>,
+    /// Those in which nodes decide anew.
+    pub(super) decides: Vec<Stage>,
+}
+
+impl Spread {
+    /// To all nodes at once.
+    pub(super) fn at_once(fleet: &Fleet, before: &Published, next: &Arc<Published>) -> Self {
+        let concerned = fleet.nodes().iter();
+        let concerned = concerned.filter(|(_, record)| differs(next, before, record));
+        let wave = Wave::of(concerned.map(|(name, _)| name.clone()));
+        Self {
+            states: vec![next.clone()],
+            waves: vec![vec![wave]],
+            decides: vec![1],
+        }
+    }
+
+    /// Through states such that no exchange fails meanwhile: nodes take what others will send, decide anew, and forget what others have
+    /// sent.
+    pub(super) fn in_stages(
+        fleet: &Fleet,
+        before: &Arc<Published>,
+        next: &Arc<Published>,
+        canaries: usize,
+    ) -> Self {
+        let mut spread = Self {
+            states: Vec::new(),
+            waves: Vec::new(),
+            decides: Vec::new(),
+        };
+        let mut earlier = before.clone();
+        for turn in turns_of(before, next) {
+            spread.turn(fleet, &earlier, &turn, canaries);
+            earlier = turn.leads_to;
+        }
+        spread
+    }
+
+    /// Adds the stages of one turn.
+    fn turn(
+        &mut self,
+        fleet: &Fleet,
+        before: &Arc<Published>,
+        turn: &PlannedTurn,
+        canaries: usize,
+    ) {
+        let next = &turn.leads_to;
+        let taking = merged(before, next, &|before, next| between(next, before));
+        let deciding = merged(before, next, &between);
+        let first = self.states.len();
+        let mut decides = None;
+        for (stage, is_deciding) in [(taking, false), (deciding, true)] {
+            let last = match self.states.len() > first {
+                true => &self.states[self.states.len() - 1],
+                false => before,
+            };
+            if !has_same_documents(last, &stage) && !has_same_documents(&stage, next) {
+                self.states.push(Arc::new(stage));
+                decides = is_deciding.then_some(self.states.len());
+            }
+        }
+        self.states.push(next.clone());
+        // Without a stage between, it is the last one in which nodes decide anew.
+        self.decides.push(decides.unwrap_or(self.states.len()));
+
+        let mut earlier = before;
+        for (index, stage) in self.states[first..].iter().enumerate() {
+            let is_last_of_several = index > 0 && first + index + 1 == self.states.len();
+            let order = match is_last_of_several {
+                true => Order::SendersFirst,
+                false => Order::ReceiversFirst,
+            };
+            let concerned = fleet.nodes().iter();
+            let concerned = concerned.filter(|(_, record)| differs(stage, earlier, record));
+            let ranked: Vec<_> = concerned
+                .map(|(name, record)| ranked(stage, name, record, turn.ranks.as_ref()))
+                .collect();
+            self.waves.push(waves(&ranked, order, canaries));
+            earlier = stage;
+        }
+    }
+}
+
+/// A part of a change.
+struct PlannedTurn {
+    leads_to: Arc<Published>,
+    /// `None`: those of the documents.
+    ranks: Option<BTreeMap<Name, u32>>,
+}
+
+/// The turns of a change, the last of which leads to its end. Mostly there is one.
+fn turns_of(before: &Published, next: &Arc<Published>) -> Vec<PlannedTurn> {
+    let mut planned = Vec::new();
+    for turn in turns(&documents(before), &documents(next)) {
+        let state = merged(before, next, &|before, next| {
+            mixed(before, next, &turn.decided)
+        });
+        planned.push(PlannedTurn {
+            leads_to: Arc::new(state),
+            ranks: Some(turn.ranks),
+        });
+    }
+    match planned.last_mut() {
+        Some(last) => last.leads_to = next.clone(),
+        None => planned.push(PlannedTurn {
+            leads_to: next.clone(),
+            ranks: None,
+        }),
+    }
+    planned
+}
+
+fn documents(state: &Published) -> Documents<'_> {
+    let documents = state.documents.iter();
+    documents
+        .map(|(recipient, document)| (recipient.clone(), &document.compiled))
+        .collect()
+}
+
+/// A state between two others. A node that only one of them has gets its document of that one.
+fn merged(
+    before: &Published,
+    next: &Published,
+    merge: &dyn Fn(&Compiled, &Compiled) -> Compiled,
+) -> Published {
+    let mut documents = next.documents.clone();
+    for (recipient, old) in &before.documents {
+        let document = match next.documents.get(recipient) {
+            None => old.clone(),
+            Some(new) if new.part.hash == old.part.hash => continue,
+            Some(new) => Document::new(merge(&old.compiled, &new.compiled)),
+        };
+        documents.insert(recipient.clone(), document);
+    }
+    Published {
+        documents,
+        ..next.clone()
+    }
+}
+
+fn has_same_documents(one: &Published, other: &Published) -> bool {
+    let hashes = |state: &Published| -> Vec<_> {
+        let documents = state.documents.iter();
+        documents
+            .map(|(recipient, document)| (recipient.clone(), document.part.hash))
+            .collect()
+    };
+    hashes(one) == hashes(other)
+}
+
+/// Whether a node gets other parts by a stage.
+fn differs(stage: &Published, earlier: &Published, record: &NodeRecord) -> bool {
+    let recipient = |state: &Published| state.recipient(&record.node, record.user.as_ref());
+    stage.parts(&recipient(stage)) != earlier.parts(&recipient(earlier))
+}
+
+fn ranked(
+    stage: &Published,
+    name: &Name,
+    record: &NodeRecord,
+    ranks: Option<&BTreeMap<Name, u32>>,
+) -> RankedNode {
+    let document = stage.document(&stage.recipient(name, record.user.as_ref()));
+    let of_document = document.map_or(0, |document| document.compiled.rank);
+    RankedNode {
+        name: name.clone(),
+        rank: match ranks {
+            // The others of a turn wait for no one, but devices send to all.
+            Some(ranks) if record.user.is_none() => ranks.get(name).copied().unwrap_or(0),
+            _ => of_document,
+        },
+        class: match &record.user {
+            Some(_) => "devices".to_owned(),
+            None => document.map_or_else(String::new, |document| {
+                format!("rank {}", document.compiled.rank)
+            }),
+        },
+    }
+}
