@@ -206,6 +206,113 @@ fn a_change_that_a_node_refuses_is_stopped_and_taken_back() {
 }
 
 #[test]
+fn a_change_with_which_exchanges_fail_is_stopped_and_taken_back() {
+    let origin = origins::http();
+    let controller = Hub::controller();
+    let (listen, address) = (free::tcp(), origin.address());
+    let overlay = "apiVersion: hermes/v1
+kind: Overlay
+metadata: { name: hermes }
+spec: { rollout: { bake: 20s } }
+---
+";
+    let good = edge(listen, address);
+    controller.apply(&good, &[]);
+    let _edge = controller.member("edge");
+    let device = controller.device("alice", "laptop");
+    controller.apply(&format!("{overlay}{good}"), &["--now"]);
+
+    // The new server is one that no one serves at.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.yaml");
+    std::fs::write(&file, edge(listen, free::tcp())).unwrap();
+    let is_over = AtomicBool::new(false);
+    let said = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                asks(&device, "http://VIDEO/");
+            }
+        });
+        let said = controller.say(&["apply", file.to_str().unwrap()]);
+        is_over.store(true, Ordering::Relaxed);
+        said
+    });
+    assert_eq!(said.code, 1, "{said:?}");
+    let told = format!("{}{}", said.stdout, said.stderr);
+    assert!(told.contains("edge"), "{told}");
+    assert!(told.contains("exchanges failed"), "{told}");
+    controller.await_step("edge");
+    assert_eq!(asks(&device, "http://VIDEO/").0, 200);
+}
+
+/// Writes a text to a file of a folder that lives as long as the test.
+fn written(folder: &tempfile::TempDir, text: &str) -> String {
+    let file = folder.path().join("overlay.yaml");
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_change_that_takes_everything_from_a_user_has_to_be_forced_and_then_waits_for_no_one() {
+    let origin = origins::http();
+    let controller = Hub::controller();
+    let (listen, address) = (free::tcp(), origin.address());
+    controller.apply(&edge(listen, address), &[]);
+    let _edge = controller.member("edge");
+    let device = controller.device("alice", "laptop");
+    assert_eq!(asks(&device, "http://VIDEO/").0, 200);
+
+    let folder = tempfile::tempdir().unwrap();
+    let denied = edge(listen, address).replace("allow: true", "deny: true");
+    let file = written(&folder, &denied);
+    let said = controller.say(&["apply", &file]);
+    let told = format!("{}{}", said.stdout, said.stderr);
+    assert_ne!(said.code, 0, "{told}");
+    assert!(told.contains("user alice reaches nothing"), "{told}");
+    assert!(told.contains("Policy/default/video"), "{told}");
+    assert!(told.contains("--force"), "{told}");
+    assert_eq!(asks(&device, "http://VIDEO/").0, 200);
+
+    controller.apply(&denied, &["--force"]);
+    assert_eq!(asks(&device, "http://VIDEO/").0, 403);
+}
+
+#[test]
+fn a_program_that_is_not_in_the_list_gets_nothing() {
+    let controller = Hub::controller();
+    let listen = free::tcp();
+    controller.apply(&edge(listen, listen), &[]);
+    let _edge = controller.member("edge");
+    let binary = controller.node("edge").unwrap()["binary"].clone();
+    let binary = binary.as_str().unwrap();
+    let other = "0".repeat(64);
+    let overlay = |binaries: &str| {
+        format!(
+            "apiVersion: hermes/v1\nkind: Overlay\nmetadata: {{ name: hermes }}\nspec: {{ binaries: [{binaries}] }}\n"
+        )
+    };
+
+    controller.apply(&overlay(&format!("\"{binary}\", \"{other}\"")), &[]);
+    controller.await_step("edge");
+    controller.apply(&overlay(&format!("\"{other}\"")), &[]);
+    eventually_true("the node is sent away", || {
+        controller
+            .node("edge")
+            .is_some_and(|node| node["attends"] == false)
+    });
+    assert_ne!(controller.say(&["nodes", "--update", "edge"]).code, 0);
+    // One that joins with it is told why not, and has no certificate.
+    let token = controller.token("alice");
+    let mut stranger = Joined::start(&controller.url(), &token, "laptop");
+    assert_eq!(eventually("it ends", || stranger.ended()), 1);
+    assert!(stranger.log().contains("program"), "{}", stranger.log());
+
+    controller.apply(&overlay(""), &[]);
+    controller.await_step("edge");
+    assert_eq!(controller.say(&["nodes", "--update", "edge"]).code, 0);
+}
+
+#[test]
 fn a_device_that_joins_changes_no_document() {
     let hub = Hub::start();
     let revision = |hub: &Hub| hub.node("hub").unwrap()["revision"].clone();
@@ -264,7 +371,9 @@ fn a_change_that_is_not_confirmed_returns_by_itself() {
     let file = folder.path().join("overlay.yaml");
     std::fs::write(&file, yaml.replace("alice", "bob")).unwrap();
     let file = file.to_str().unwrap();
-    hub.ask(&["apply", "--confirm", "2s", file]).unwrap();
+    // Alice loses all that she has, for a moment.
+    hub.ask(&["apply", "--confirm", "2s", "--force", file])
+        .unwrap();
     assert_eq!(asks(&device, "http://VIDEO/").0, 403);
     eventually_true("it has returned", || {
         asks(&device, "http://VIDEO/").0 == 200

@@ -32,6 +32,9 @@ pub struct Apply {
     /// Allow to remove much of what there is.
     #[arg(long)]
     force: bool,
+    /// Do not wait for how exchanges go at the first nodes with the change; they still get it before others.
+    #[arg(long)]
+    now: bool,
     /// Only say which resources and which nodes' documents would change.
     #[arg(long)]
     dry_run: bool,
@@ -55,6 +58,7 @@ pub async fn run(apply: &Apply, output: Output) -> Result<(), Failure> {
             confirm_seconds: apply.confirm.map(seconds),
             force: apply.force,
             dry_run: apply.dry_run,
+            now: apply.now,
             message: apply.message.clone(),
             ..changes::how()
         },

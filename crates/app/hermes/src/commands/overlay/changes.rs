@@ -36,6 +36,9 @@ pub(super) fn show(changed: &Changed, output: Output) {
             });
         }
     }
+    for key in &changed.restarts {
+        output.line(format_args!("in force after a restart of the node: {key}"));
+    }
 }
 
 /// Shows a change that was not made, and the nodes that would get another document.
@@ -49,6 +52,9 @@ pub(super) fn foresee(answer: Value, output: Output) -> Result<(), Failure> {
         return Ok(());
     }
     show(&changed, output);
+    for reason in &changed.guarded {
+        output.line(output.paint(Colour::Bad, &format!("needs --force: {reason}")));
+    }
     match changed.documents.as_slice() {
         [] => output.line("no node's document would change"),
         documents => output.line(format_args!(
@@ -108,7 +114,7 @@ pub(super) async fn follow(
             Ok(())
         }
         Some(refusal) => Err(Failure::failed(format!(
-            "revision {} was stopped and taken back: {} refused it: {}",
+            "revision {} was stopped at {} and taken back: {}",
             changed.revision, refusal.node, refusal.reason
         ))),
     }

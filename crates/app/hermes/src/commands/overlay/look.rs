@@ -1,9 +1,10 @@
 //! What an overlay is and was: its resources, their history, its nodes.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use hermes_api::Revision;
+use hermes_api::{Name, Revision};
 use hermes_control::service::admin::NodeView;
 use serde::Deserialize;
 
@@ -106,6 +107,9 @@ pub(super) fn time(seconds: u64) -> String {
 /// Arguments of `hermes nodes`.
 #[derive(Debug, Args)]
 pub struct Nodes {
+    /// Bring this node up to date first: at once, ahead of its turn in a change, and also with what it has refused.
+    #[arg(long, value_name = "NAME")]
+    update: Option<Name>,
     #[command(flatten)]
     controller: ControllerSocket,
 }
@@ -115,6 +119,10 @@ pub struct Nodes {
 /// # Errors
 /// The controller cannot be reached.
 pub async fn nodes(nodes: &Nodes, output: Output) -> Result<(), Failure> {
+    if let Some(node) = &nodes.update {
+        nodes.controller.post("/update", node).await?;
+        settled(&nodes.controller, node).await?;
+    }
     let answer = nodes.controller.get("/nodes").await?;
     if output.json {
         output.value(&answer);
@@ -150,6 +158,21 @@ pub async fn nodes(nodes: &Nodes, output: Output) -> Result<(), Failure> {
         ]);
     }
     output.line(table.trim_fmt());
+    Ok(())
+}
+
+/// Waits until a node has taken or refused what it was offered, for a while.
+async fn settled(controller: &ControllerSocket, node: &Name) -> Result<(), Failure> {
+    /// Looks before the node is shown as it is.
+    const LOOKS: usize = 50;
+    for _ in 0..LOOKS {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let views: Vec<NodeView> = admin::typed(controller.get("/nodes").await?)?;
+        let found = views.iter().find(|view| view.node == node.as_str());
+        if found.is_some_and(|view| matches!(view.state.as_str(), "in step" | "refused")) {
+            break;
+        }
+    }
     Ok(())
 }
 
