@@ -56,6 +56,7 @@ pub mod raw;
 pub mod runtime;
 pub mod secured;
 pub mod shown;
+pub mod small_disk;
 pub mod udp;
 
 pub use collector::Collector;

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::etcd::Etcd;
 use crate::eventually::eventually;
-use crate::{free, program};
+use crate::{free, program, small_disk};
 
 /// A controller, which is the node `hub`, too.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Hub {
     exchanges: SocketAddr,
     /// Where it shares a store with others.
     store: Vec<String>,
+    /// Bytes of the disk of its own that its state is on.
+    disk: Option<usize>,
     process: Option<Child>,
 }
 
@@ -33,9 +35,19 @@ pub struct Joined {
     /// Where programs of a device speak to it.
     pub web: SocketAddr,
     arguments: Vec<String>,
-    /// How far its clock is off, such as `+1d`.
-    clock: Option<&'static str>,
+    machine: Machine,
     process: Option<Child>,
+}
+
+/// The machine that a member seems to run on.
+#[derive(Debug, Clone, Copy)]
+pub enum Machine {
+    /// This one.
+    Usual,
+    /// One whose clock is so far off, such as `+1d`.
+    WithClock(&'static str),
+    /// One whose disk has so many bytes. As root.
+    WithDisk(usize),
 }
 
 impl Hub {
@@ -44,7 +56,7 @@ impl Hub {
     /// # Panics
     /// When it does not start.
     pub fn start() -> Self {
-        Self::start_as(true, Vec::new())
+        Self::start_as(true, None, Vec::new())
     }
 
     /// Starts a controller that is no node.
@@ -52,7 +64,15 @@ impl Hub {
     /// # Panics
     /// When it does not start.
     pub fn controller() -> Self {
-        Self::start_as(false, Vec::new())
+        Self::start_as(false, None, Vec::new())
+    }
+
+    /// The same, whose state is on a disk of its own of so many bytes. As root.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn controller_on_disk(bytes: usize) -> Self {
+        Self::start_as(false, Some(bytes), Vec::new())
     }
 
     /// Starts one of the controllers of an overlay in etcd.
@@ -60,12 +80,13 @@ impl Hub {
     /// # Panics
     /// When it does not start.
     pub fn one_of(etcd: &Etcd, overlay: &str) -> Self {
-        Self::start_as(false, etcd.arguments(overlay))
+        Self::start_as(false, None, etcd.arguments(overlay))
     }
 
-    fn start_as(is_node: bool, store: Vec<String>) -> Self {
+    fn start_as(is_node: bool, disk: Option<usize>, store: Vec<String>) -> Self {
         let mut hub = Self {
             is_node,
+            disk,
             folder: tempfile::tempdir().unwrap(),
             agents: free::tcp(),
             exchanges: free::tcp(),
@@ -103,7 +124,11 @@ impl Hub {
         if self.is_node {
             arguments.extend(["--node", "hub"].map(str::to_owned));
         }
-        self.process = Some(spawn(self.folder.path(), &arguments));
+        let command = match self.disk {
+            None => program::command(),
+            Some(bytes) => small_disk::command(&self.state_folder(), bytes),
+        };
+        self.process = Some(spawn_by(command, self.folder.path(), &arguments));
         eventually("the controller answers", || self.ask(&["nodes"]));
         if self.is_node {
             self.await_step("hub");
@@ -129,6 +154,7 @@ impl Hub {
         std::fs::remove_dir_all(self.state()).unwrap();
         let mut restored = Self {
             is_node: self.is_node,
+            disk: self.disk,
             folder: tempfile::tempdir().unwrap(),
             agents: self.agents,
             exchanges: self.exchanges,
@@ -146,7 +172,27 @@ impl Hub {
 
     /// Its folder for state.
     pub fn state(&self) -> String {
-        self.folder.path().join("controller").display().to_string()
+        self.state_folder().display().to_string()
+    }
+
+    fn state_folder(&self) -> PathBuf {
+        self.folder.path().join("controller")
+    }
+
+    /// Fills the disk that its state is on.
+    ///
+    /// # Panics
+    /// When it does not run, or has no disk of its own.
+    pub fn fill_disk(&self) {
+        small_disk::fill(self.process.as_ref().unwrap().id(), &self.state_folder());
+    }
+
+    /// Gives the room back.
+    ///
+    /// # Panics
+    /// As [`fill_disk`](Self::fill_disk).
+    pub fn empty_disk(&self) {
+        small_disk::empty(self.process.as_ref().unwrap().id(), &self.state_folder());
     }
 
     /// Where agents reach it.
@@ -167,9 +213,18 @@ impl Hub {
         program::run(&arguments)
     }
 
+    /// Its socket for operators, also where its disk is its own.
+    fn socket(&self) -> String {
+        let socket = format!("{}/controller.sock", self.state());
+        match (&self.disk, &self.process) {
+            (Some(_), Some(process)) => format!("/proc/{}/root{socket}", process.id()),
+            _ => socket,
+        }
+    }
+
     /// A command for operators, whose answer is `--json`.
     fn for_operators(&self, arguments: &[&str]) -> Vec<String> {
-        let socket = format!("{}/controller.sock", self.state());
+        let socket = self.socket();
         let rest = ["--controller", &socket, "--json"];
         let arguments = arguments.iter().copied().chain(rest);
         arguments.map(str::to_owned).collect()
@@ -295,11 +350,11 @@ fn in_step(node: &Value) -> bool {
 impl Joined {
     /// Joins and runs.
     pub fn start(url: &str, token: &str, name: &str) -> Self {
-        Self::start_at(None, url, token, name)
+        Self::start_on(Machine::Usual, url, token, name)
     }
 
-    /// The same, with a clock that is so far off, such as `+1d`.
-    pub fn start_at(clock: Option<&'static str>, url: &str, token: &str, name: &str) -> Self {
+    /// The same, on this machine.
+    pub fn start_on(machine: Machine, url: &str, token: &str, name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let web = free::tcp();
         let state = folder.path().join("node");
@@ -318,7 +373,7 @@ impl Joined {
         let mut joined = Self {
             web,
             arguments: arguments.map(str::to_owned).to_vec(),
-            clock,
+            machine,
             folder,
             process: None,
         };
@@ -328,11 +383,28 @@ impl Joined {
 
     /// Starts its process with the same command.
     pub fn run(&mut self) {
-        let folder = self.folder.path();
-        self.process = Some(match self.clock {
-            None => spawn(folder, &self.arguments),
-            Some(clock) => spawn_by(clocked(clock), folder, &self.arguments),
-        });
+        let command = match self.machine {
+            Machine::Usual => program::command(),
+            Machine::WithClock(off) => clocked(off),
+            Machine::WithDisk(bytes) => small_disk::command(&self.state(), bytes),
+        };
+        self.process = Some(spawn_by(command, self.folder.path(), &self.arguments));
+    }
+
+    /// Fills the disk that its state is on.
+    ///
+    /// # Panics
+    /// When it does not run, or has no disk of its own.
+    pub fn fill_disk(&self) {
+        small_disk::fill(self.process.as_ref().unwrap().id(), &self.state());
+    }
+
+    /// Gives the room back.
+    ///
+    /// # Panics
+    /// As [`fill_disk`](Self::fill_disk).
+    pub fn empty_disk(&self) {
+        small_disk::empty(self.process.as_ref().unwrap().id(), &self.state());
     }
 
     /// Starts its process as one that has joined.
@@ -384,8 +456,15 @@ fn send(process: &Child, signal: Signal) {
 /// Runs the program with a clock that is so far off; nothing else of the machine is changed.
 fn clocked(clock: &str) -> Command {
     let faketime = std::env::var_os("HERMES_FAKETIME").unwrap_or_else(|| "faketime".into());
-    let mut command = Command::new(faketime);
-    command.args(["-f", clock]).arg(program::path());
+    // The library that it puts before others; under `faketime` itself the program would be a child, which no signal reaches.
+    let library = Command::new(faketime)
+        .args(["-f", clock, "sh", "-c", "printf %s \"$LD_PRELOAD\""])
+        .output()
+        .unwrap();
+    let mut command = program::command();
+    command
+        .env("LD_PRELOAD", String::from_utf8(library.stdout).unwrap())
+        .env("FAKETIME", clock);
     command
 }
 

@@ -56,6 +56,8 @@ mod nat;
 mod nested;
 #[path = "namespaces/netcheck.rs"]
 mod netcheck;
+#[path = "namespaces/overlay_disks.rs"]
+mod overlay_disks;
 #[path = "namespaces/own_traffic.rs"]
 mod own_traffic;
 #[path = "namespaces/packets.rs"]

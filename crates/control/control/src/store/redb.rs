@@ -3,12 +3,14 @@
 use std::fs::{OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hermes_api::Hash;
+use parking_lot::RwLock;
 use redb::backends::FileBackend;
 use redb::{
-    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
+    Builder, Database, DatabaseError, Error, ReadableDatabase, ReadableTable, StorageBackend,
+    TableDefinition, TableHandle,
 };
 
 use super::{KeptBlob, RecordChange, Store, StoreError};
@@ -25,7 +27,10 @@ const CACHE: usize = 32 * 1024 * 1024;
 
 /// A store in one file, which one process has at a time.
 pub struct RedbStore {
-    database: Database,
+    /// `None` of one that is no file.
+    path: Option<PathBuf>,
+    /// `None` while it cannot be opened again, such as on a disk without room.
+    database: RwLock<Option<Database>>,
 }
 
 impl RedbStore {
@@ -34,135 +39,206 @@ impl RedbStore {
     /// # Errors
     /// Another process has it, it is none of ours, or it cannot be read or written.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(unusable)?;
-        // One that was copied here may be readable for others.
-        file.set_permissions(Permissions::from_mode(0o600))
-            .map_err(unusable)?;
-        let backend = FileBackend::new(file).map_err(opened)?;
-        Self::begin(backend)
+        Ok(Self {
+            path: Some(path.to_owned()),
+            database: RwLock::new(Some(open(path)?)),
+        })
     }
 
+    /// One that lives elsewhere, and cannot be opened again.
+    #[cfg(test)]
     fn begin(backend: impl StorageBackend) -> Result<Self, StoreError> {
-        let mut builder = Database::builder();
-        builder.set_cache_size(CACHE);
-        let mut database = builder.create_with_backend(backend).map_err(opened)?;
-        // Contents that were removed before take room until now.
-        database.compact().map_err(failed)?;
-
-        let begun = database.begin_write().map_err(failed)?;
-        begun.open_table(BLOBS).map_err(failed)?;
-        begun.open_table(RECORDS).map_err(failed)?;
-        begun.commit().map_err(failed)?;
-        Ok(Self { database })
+        Ok(Self {
+            path: None,
+            database: RwLock::new(Some(begin(backend)?)),
+        })
     }
+
+    /// Does something with the database. One that has failed to write refuses everything from then on: it is opened again, and
+    /// goes on from the last transaction that was whole.
+    fn with<T>(&self, act: impl Fn(&Database) -> Result<T, Error>) -> Result<T, StoreError> {
+        if let Some(database) = &*self.database.read() {
+            match act(database) {
+                Err(Error::PreviousIo) => {}
+                done => return done.map_err(failed),
+            }
+        }
+        let Some(path) = &self.path else {
+            return Err(failed(Error::PreviousIo));
+        };
+        let mut held = self.database.write();
+        // The file is locked until the first one is gone.
+        drop(held.take());
+        let database = held.insert(open(path)?);
+        act(database).map_err(failed)
+    }
+}
+
+fn open(path: &Path) -> Result<Database, StoreError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(unusable)?;
+    // One that was copied here may be readable for others.
+    file.set_permissions(Permissions::from_mode(0o600))
+        .map_err(unusable)?;
+    let mut database = begin(FileBackend::new(file).map_err(opened)?)?;
+    // Contents that were removed before take room until now. A disk without room for that has still room for reading.
+    if let Err(error) = database.compact() {
+        tracing::warn!(%error, "{PLACE} is not made smaller");
+        drop(database);
+        return builder().open(path).map_err(opened);
+    }
+    Ok(database)
+}
+
+fn begin(backend: impl StorageBackend) -> Result<Database, StoreError> {
+    let database = builder().create_with_backend(backend).map_err(opened)?;
+    if !has_tables(&database).map_err(failed)? {
+        make_tables(&database).map_err(failed)?;
+    }
+    Ok(database)
+}
+
+fn builder() -> Builder {
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE);
+    builder
+}
+
+fn has_tables(database: &Database) -> Result<bool, Error> {
+    let read = database.begin_read()?;
+    let names: Vec<_> = read
+        .list_tables()?
+        .map(|table| table.name().to_owned())
+        .collect();
+    Ok([BLOBS.name(), RECORDS.name()]
+        .iter()
+        .all(|table| names.iter().any(|name| name == table)))
+}
+
+fn make_tables(database: &Database) -> Result<(), Error> {
+    let begun = database.begin_write()?;
+    begun.open_table(BLOBS)?;
+    begun.open_table(RECORDS)?;
+    Ok(begun.commit()?)
 }
 
 impl Store for RedbStore {
     fn blob(&self, hash: &Hash) -> Result<Option<Vec<u8>>, StoreError> {
-        let read = self.database.begin_read().map_err(failed)?;
-        let blobs = read.open_table(BLOBS).map_err(failed)?;
-        let found = blobs.get(hash.as_bytes().as_slice()).map_err(failed)?;
-        Ok(found.map(|blob| blob.value().to_vec()))
+        self.with(|database| {
+            let blobs = database.begin_read()?.open_table(BLOBS)?;
+            let found = blobs.get(hash.as_bytes().as_slice())?;
+            Ok(found.map(|blob| blob.value().to_vec()))
+        })
     }
 
     fn keep(&self, blobs: &[Vec<u8>]) -> Result<(), StoreError> {
-        let write = self.database.begin_write().map_err(failed)?;
-        {
-            let mut table = write.open_table(BLOBS).map_err(failed)?;
+        self.with(|database| {
+            let write = database.begin_write()?;
+            let mut table = write.open_table(BLOBS)?;
             for blob in blobs {
                 let hash = Hash::of(blob);
-                table
-                    .insert(hash.as_bytes().as_slice(), blob.as_slice())
-                    .map_err(failed)?;
+                table.insert(hash.as_bytes().as_slice(), blob.as_slice())?;
             }
-        }
-        write.commit().map_err(failed)
+            drop(table);
+            Ok(write.commit()?)
+        })
     }
 
     fn record(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let read = self.database.begin_read().map_err(failed)?;
-        let records = read.open_table(RECORDS).map_err(failed)?;
-        let found = records.get(key).map_err(failed)?;
-        Ok(found.map(|record| record.value().to_vec()))
+        self.with(|database| {
+            let records = database.begin_read()?.open_table(RECORDS)?;
+            Ok(records.get(key)?.map(|record| record.value().to_vec()))
+        })
     }
 
     fn records(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let read = self.database.begin_read().map_err(failed)?;
-        let records = read.open_table(RECORDS).map_err(failed)?;
-        let mut found = Vec::new();
-        for entry in records.range(prefix..).map_err(failed)? {
-            let (key, record) = entry.map_err(failed)?;
-            if !key.value().starts_with(prefix) {
-                break;
+        self.with(|database| {
+            let records = database.begin_read()?.open_table(RECORDS)?;
+            let mut found = Vec::new();
+            for entry in records.range(prefix..)? {
+                let (key, record) = entry?;
+                if !key.value().starts_with(prefix) {
+                    break;
+                }
+                found.push((key.value().to_owned(), record.value().to_vec()));
             }
-            found.push((key.value().to_owned(), record.value().to_vec()));
-        }
-        Ok(found)
+            Ok(found)
+        })
     }
 
     fn swap(&self, changes: &[RecordChange]) -> Result<bool, StoreError> {
-        let write = self.database.begin_write().map_err(failed)?;
-        let is_as_expected = {
-            let mut records = write.open_table(RECORDS).map_err(failed)?;
-            let mut is_as_expected = true;
-            for change in changes {
-                let found = records.get(change.key.as_str()).map_err(failed)?;
-                let found = found.map(|record| record.value().to_vec());
-                is_as_expected &= found == change.expected;
+        self.with(|database| {
+            let write = database.begin_write()?;
+            let mut records = write.open_table(RECORDS)?;
+            // Nothing is written where another one was faster.
+            if !is_as_expected(&records, changes)? {
+                drop(records);
+                write.abort()?;
+                return Ok(false);
             }
-            for change in changes.iter().filter(|_| is_as_expected) {
+            for change in changes {
                 match &change.new {
-                    Some(record) => drop(
-                        records
-                            .insert(change.key.as_str(), record.as_slice())
-                            .map_err(failed)?,
-                    ),
-                    None => drop(records.remove(change.key.as_str()).map_err(failed)?),
+                    Some(record) => {
+                        records.insert(change.key.as_str(), record.as_slice())?;
+                    }
+                    None => {
+                        records.remove(change.key.as_str())?;
+                    }
                 }
             }
-            is_as_expected
-        };
-        // Nothing was written: another one was faster.
-        if !is_as_expected {
-            write.abort().map_err(failed)?;
-            return Ok(false);
-        }
-        write.commit().map_err(failed)?;
-        Ok(true)
+            drop(records);
+            write.commit()?;
+            Ok(true)
+        })
     }
 
     fn remove_blobs(&self, removed: &[KeptBlob]) -> Result<(), StoreError> {
-        let write = self.database.begin_write().map_err(failed)?;
-        {
-            let mut blobs = write.open_table(BLOBS).map_err(failed)?;
+        self.with(|database| {
+            let write = database.begin_write()?;
+            let mut blobs = write.open_table(BLOBS)?;
             for KeptBlob { hash, .. } in removed {
-                blobs.remove(hash.as_bytes().as_slice()).map_err(failed)?;
+                blobs.remove(hash.as_bytes().as_slice())?;
             }
-        }
-        write.commit().map_err(failed)
+            drop(blobs);
+            Ok(write.commit()?)
+        })
     }
 
     fn kept(&self) -> Result<Vec<KeptBlob>, StoreError> {
-        let read = self.database.begin_read().map_err(failed)?;
-        let blobs = read.open_table(BLOBS).map_err(failed)?;
-        let mut kept = Vec::new();
-        for entry in blobs.iter().map_err(failed)? {
-            let (hash, _) = entry.map_err(failed)?;
-            // One process has the store: no one else keeps a blob anew.
-            kept.push(KeptBlob {
-                hash: Hash::try_from(hash.value()).map_err(unusable)?,
-                mark: 0,
-            });
-        }
-        Ok(kept)
+        self.with(|database| {
+            let blobs = database.begin_read()?.open_table(BLOBS)?;
+            let mut kept = Vec::new();
+            for entry in blobs.iter()? {
+                let (hash, _) = entry?;
+                let hash = Hash::try_from(hash.value());
+                // One process has the store: no one else keeps a blob anew.
+                kept.push(KeptBlob {
+                    hash: hash.map_err(|error| Error::Corrupted(error.to_string()))?,
+                    mark: 0,
+                });
+            }
+            Ok(kept)
+        })
     }
+}
+
+fn is_as_expected(
+    records: &impl ReadableTable<&'static str, &'static [u8]>,
+    changes: &[RecordChange],
+) -> Result<bool, Error> {
+    for change in changes {
+        let found = records.get(change.key.as_str())?;
+        if found.map(|record| record.value().to_vec()) != change.expected {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn opened(error: DatabaseError) -> StoreError {
@@ -177,21 +253,20 @@ fn opened(error: DatabaseError) -> StoreError {
 /// The name of the file in errors; its folder is known to who opens it.
 const PLACE: &str = "store.redb";
 
-fn failed(error: impl Into<redb::Error>) -> StoreError {
+fn failed(error: impl Into<Error>) -> StoreError {
     match error.into() {
-        redb::Error::Io(error) if error.kind() == ErrorKind::StorageFull => StoreError::Full {
+        Error::Io(error) if error.kind() == ErrorKind::StorageFull => StoreError::Full {
             place: PLACE.to_owned(),
             reason: error.to_string(),
-            remedy: "make room in its file system, then start the controller again".to_owned(),
+            remedy: "make room in its file system".to_owned(),
         },
-        redb::Error::PreviousIo => StoreError::Full {
+        Error::PreviousIo => StoreError::Full {
             place: PLACE.to_owned(),
             reason: "an earlier write has failed".to_owned(),
-            remedy: "mend its file system or make room there, then start the controller again"
-                .to_owned(),
+            remedy: "mend its file system, or make room there".to_owned(),
         },
-        redb::Error::Corrupted(reason) => foreign(reason),
-        redb::Error::Io(error)
+        Error::Corrupted(reason) => foreign(reason),
+        Error::Io(error)
             if matches!(
                 error.kind(),
                 ErrorKind::UnexpectedEof | ErrorKind::InvalidData
@@ -199,7 +274,7 @@ fn failed(error: impl Into<redb::Error>) -> StoreError {
         {
             foreign(error.to_string())
         }
-        redb::Error::UpgradeRequired(version) => foreign(format!("it has format {version}")),
+        Error::UpgradeRequired(version) => foreign(format!("it has format {version}")),
         error => unusable(error),
     }
 }

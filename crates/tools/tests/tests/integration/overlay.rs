@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hermes_harness::curl::curl;
 use hermes_harness::cut::{self, Allowance};
 use hermes_harness::eventually::{eventually, eventually_true};
-use hermes_harness::overlay::{Hub, Joined};
+use hermes_harness::overlay::{Hub, Joined, Machine};
 use hermes_harness::{free, origins, program};
 
 pub(crate) fn asks(device: &Joined, url: &str) -> (u16, String) {
@@ -486,13 +486,23 @@ fn nodes_whose_clocks_are_a_day_off_join_and_are_served() {
     hub.ask(&["expose", "VIDEO", &address, "--to", "alice"])
         .unwrap();
     for (clock, name) in [("+1d", "early"), ("-1d", "late")] {
-        let device = Joined::start_at(Some(clock), &hub.url(), &hub.token("alice"), name);
+        let device = Joined::start_on(
+            Machine::WithClock(clock),
+            &hub.url(),
+            &hub.token("alice"),
+            name,
+        );
         hub.await_step(name);
         assert_eq!(asks(&device, "http://VIDEO/").0, 200, "{clock}");
     }
 
     // With a week, no certificate counts any more: the clock is named.
-    let mut lost = Joined::start_at(Some("+8d"), &hub.url(), &hub.token("alice"), "lost");
+    let mut lost = Joined::start_on(
+        Machine::WithClock("+8d"),
+        &hub.url(),
+        &hub.token("alice"),
+        "lost",
+    );
     assert_eq!(eventually("the node ends", || lost.ended()), 3);
     assert!(lost.log().contains("set the clocks"), "{}", lost.log());
 }

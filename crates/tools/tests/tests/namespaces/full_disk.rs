@@ -1,11 +1,9 @@
 //! A disk that is really full: custody goes on in memory.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 
-use hermes_tests::{Node, curl, free, origins, program};
+use hermes_tests::{Node, curl, free, origins, program, small_disk};
 
 /// Bytes of the disk, and of what is to pass.
 const DISK: usize = 256 * 1024;
@@ -14,19 +12,6 @@ const SIZE: usize = 3_000_000;
 fn key(folder: &Path) -> String {
     let said = program::run(&["custody-key", folder.join("key").to_str().unwrap()]);
     said.stdout.trim().to_owned()
-}
-
-/// Runs the program where this folder is a small disk of its own.
-fn on_small_disk(spool: &Path) -> Command {
-    fs::create_dir(spool).unwrap();
-    let script = format!(
-        "mount -t tmpfs -o mode=700,size={DISK} tmpfs {} && exec \"$@\"",
-        spool.display()
-    );
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", &script, "sh"]);
-    command.arg(program::path());
-    command
 }
 
 /// A node for clients, and one for the origin whose disk is small.
@@ -46,7 +31,7 @@ fn nodes(origin: SocketAddr) -> (Node, Node) {
         keys[0]
     );
     let [first, second] = folders;
-    let command = on_small_disk(&second.path().join("spool"));
+    let command = small_disk::command(&second.path().join("spool"), DISK);
     (
         Node::start_in(first, "near", &near, &[]),
         Node::start_in_by(second, command, "far", &far),
