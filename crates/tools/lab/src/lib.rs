@@ -4,6 +4,7 @@
 //! [`origin`], runs [`experiment`]s on them in shuffled order, and makes a [`report`] of medians and ranges.
 //! [`hops`] does the same for chains of proxies over HTTP/3, in networks of their own.
 //! [`ip`] sends IP packets through Hermes, VPNs in user space, and a copier that bounds what any of them can do.
+//! [`control`] has agents by the thousand attend a controller.
 //! [`papers`] repeats experiments as papers have them.
 //! [`intermittent`] downloads over links of which one is up at a time.
 //! [`topology`] makes networks of namespaces, [`emulator`] links with faults between them; [`faults`] is their command.
@@ -16,6 +17,7 @@
 //!
 //! Begin reading in [`overhead`]: the whole of a run.
 
+pub mod control;
 pub mod emulator;
 pub mod experiment;
 pub mod faults;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use hermes_lab::{
-    faults, forwarder, hops, hostile, intermittent, ip, origin, overhead, papers, policy,
+    control, faults, forwarder, hops, hostile, intermittent, ip, origin, overhead, papers, policy,
 };
 
 /// Measures Hermes against other proxies on this machine.
@@ -27,6 +27,8 @@ enum Command {
     Ip(ip::IpArguments),
     /// The experiments of the papers that Hermes comes from, a page each.
     Papers(papers::PaperArguments),
+    /// How long changes of an overlay take, and what a controller costs, with up to 10,000 agents.
+    Control(control::ControlArguments),
     /// What a decision costs: rules, Rego, OPA and Envoy's RBAC.
     Policy(policy::PolicyArguments),
     /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Ip(arguments) => ip::run(&arguments),
         Command::Copier(arguments) => ip::copier::copy(&arguments),
         Command::Papers(arguments) => papers::run(&arguments),
+        Command::Control(arguments) => control::run(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),

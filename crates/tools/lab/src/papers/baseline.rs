@@ -12,18 +12,18 @@ use hermes_net::quic::{ClientConfig, Endpoint, Keys, Record, ServerOptions};
 use hermes_net::tls::{ClientOptions, client};
 
 use super::PaperBench;
-use super::sheet::{PageHead, Sheet};
 use crate::hops::download;
 use crate::origin;
 use crate::peers::{Name, Surroundings, System};
 use crate::pki::{ORIGIN, Pki};
 use crate::progress::Progress;
-use crate::report::Figure;
+use crate::report::{Figure, PageHead, Sheet};
 use crate::traffic::{Client, Kind, Link};
 
 pub(super) const HEAD: PageHead = PageHead {
     title: "QUIC and HTTP/3 by themselves",
-    command: "baseline",
+    command: "papers baseline",
+    notes: "",
     words: "One download over loopback. `quinn` is one stream of QUIC of the library that Hermes uses, without HTTP; `quic-go` is a \
             client and a server of HTTP/3 without a proxy; `hermes` is a pair of nodes with HTTP/3 between them, whose client and origin speak \
             HTTP/1.1.",

@@ -7,16 +7,15 @@ use anyhow::{Result, ensure};
 
 use super::PaperBench;
 use super::line::{FAR, Faults, FaultyCable, NEAR, load_in};
-use super::sheet::{PageHead, PaperGoal, Sheet};
 use crate::hops::download;
 use crate::pki::{PROXY, Pki};
 use crate::progress::Progress;
-use crate::report::Figure;
-use crate::report::{median, quantile};
+use crate::report::{Figure, PageHead, Sheet, SheetGoal, median, quantile};
 
 pub(super) const HEAD: PageHead = PageHead {
     title: "Streams that share a link",
-    command: "blocking",
+    command: "papers blocking",
+    notes: "",
     words: "Sixteen clients load 64 KiB each at the same time, through a node beside them and one beside the origin, over one link of 20 ms in \
             each direction that loses this share of its packets. Over HTTP/2 the exchanges share a connection of TCP, in which all wait for a \
             lost packet; over HTTP/3 one of QUIC, in which each waits for its own. Both have CUBIC.",
@@ -149,14 +148,14 @@ fn near(pki: &Pki) -> String {
 }
 
 /// Where packets are lost, no exchange waits for those of others.
-pub(super) fn goals(sheet: &Sheet) -> Vec<PaperGoal> {
+pub(super) fn goals(sheet: &Sheet) -> Vec<SheetGoal> {
     let mut goals = Vec::new();
     for share in LONG.iter().filter(|share| **share >= 1.0) {
         let case = case(*share);
         let of = |system| sheet.of(&case, system, "exchange");
         if let (Some(tcp), Some(quic)) = (of("HTTP/2"), of("HTTP/3")) {
             let value = quic.median / tcp.median;
-            goals.push(PaperGoal {
+            goals.push(SheetGoal {
                 words: format!("{case}: an exchange over HTTP/3 to one over HTTP/2, below 1"),
                 value,
                 is_reached: value < 1.0,

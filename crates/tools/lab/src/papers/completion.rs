@@ -7,18 +7,17 @@ use anyhow::Result;
 use tokio::task::JoinSet;
 
 use super::PaperBench;
-use super::sheet::{PageHead, PaperGoal, Sheet};
 use crate::origin;
 use crate::peers::{Name, Surroundings, System};
 use crate::pki::Pki;
 use crate::progress::Progress;
-use crate::report::Figure;
-use crate::report::deviation;
+use crate::report::{Figure, PageHead, Sheet, SheetGoal, deviation};
 use crate::traffic::{Client, Entry, Kind, Link};
 
 pub(super) const HEAD: PageHead = PageHead {
     title: "Completion of bursts",
-    command: "completion",
+    command: "papers completion",
+    notes: "",
     words: "So many clients begin at once, each with one small exchange: the mean of the times until each has its answer, and their standard \
             deviation. `direct` has no proxy, `hermes` two nodes, with HTTP/2 between them. The slow origin accepts a connection every \
             half millisecond, as one does that has much to do for each.",
@@ -152,7 +151,7 @@ fn add(sheet: &mut Sheet, case: &str, system: &str, burst: &Burst) {
 }
 
 /// At the largest burst the overlay should cost no more than the paper's did.
-pub(super) fn goals(sheet: &Sheet) -> Vec<PaperGoal> {
+pub(super) fn goals(sheet: &Sheet) -> Vec<SheetGoal> {
     let mut goals = Vec::new();
     for origin in ["quick origin", "slow origin"] {
         for (kind, share) in PAPER {
@@ -163,7 +162,7 @@ pub(super) fn goals(sheet: &Sheet) -> Vec<PaperGoal> {
             };
             let bound = 1.0 / (1.0 - share);
             let value = own.median / none.median;
-            goals.push(PaperGoal {
+            goals.push(SheetGoal {
                 words: format!("{case}: mean to that without a proxy, at most {bound:.2}"),
                 value,
                 is_reached: value <= bound,

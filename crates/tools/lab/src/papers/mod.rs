@@ -15,7 +15,6 @@ mod cases;
 mod completion;
 mod line;
 mod rehoming;
-mod sheet;
 mod transactions;
 mod tunnels;
 
@@ -25,8 +24,8 @@ use anyhow::Result;
 
 use crate::options::Options;
 use crate::peers::{Name, Programs};
+use crate::report::{PageHead, Sheet, SheetGoal};
 use bench::PaperBench;
-use sheet::{PageHead, PaperGoal, Sheet};
 
 /// Options of the command. All but `completion`, `cases` and `baseline` need root.
 #[derive(Debug, clap::Args)]
@@ -93,7 +92,7 @@ fn measure(experiment: PaperExperiment, options: &Options) -> Result<Sheet> {
     }
 }
 
-fn about(experiment: PaperExperiment) -> (PageHead, fn(&Sheet) -> Vec<PaperGoal>) {
+fn about(experiment: PaperExperiment) -> (PageHead, fn(&Sheet) -> Vec<SheetGoal>) {
     match experiment {
         PaperExperiment::Completion => (completion::HEAD, completion::goals),
         PaperExperiment::Transactions => (transactions::HEAD, no_goals),
@@ -105,6 +104,6 @@ fn about(experiment: PaperExperiment) -> (PageHead, fn(&Sheet) -> Vec<PaperGoal>
     }
 }
 
-fn no_goals(_: &Sheet) -> Vec<PaperGoal> {
+fn no_goals(_: &Sheet) -> Vec<SheetGoal> {
     Vec::new()
 }

@@ -8,20 +8,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use super::PaperBench;
-use super::sheet::{PageHead, PaperGoal, Sheet};
 use crate::emulator::Profile;
 use crate::emulator::wire::{End, Wire};
 use crate::ip::ping;
 use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 use crate::progress::Progress;
-use crate::report::Figure;
-use crate::report::median;
+use crate::report::{Figure, PageHead, Sheet, SheetGoal, median};
 use crate::topology::{Namespace, Topology};
 
 pub(super) const HEAD: PageHead = PageHead {
     title: "Another ingress, and another server",
-    command: "rehoming",
+    command: "papers rehoming",
+    notes: "",
     words: "A user's packets enter at a far ingress and end at a far server. First his tunnel is sent to a near ingress, then his packets to a near \
             server: each is one reload at one node. He asks for an echo every 10 ms meanwhile. An update takes from the reload to the first of \
             three echoes in a row that are as quick as the new way is. The delays are those of the paper: 382 ms, 206 ms and 80 ms.",
@@ -335,18 +334,18 @@ fn server(pki: &Pki) -> String {
     )
 }
 
-pub(super) fn goals(sheet: &Sheet) -> Vec<PaperGoal> {
+pub(super) fn goals(sheet: &Sheet) -> Vec<SheetGoal> {
     let mut goals = Vec::new();
     for case in ["another ingress", "another server"] {
         if let Some(took) = sheet.of(case, "hermes", "update") {
-            goals.push(PaperGoal {
+            goals.push(SheetGoal {
                 words: format!("{case}: milliseconds until the new way is used, below 10,000"),
                 value: took.median,
                 is_reached: took.most < PAPER,
             });
         }
         if let Some(lost) = sheet.of(case, "hermes", "echoes lost") {
-            goals.push(PaperGoal {
+            goals.push(SheetGoal {
                 words: format!("{case}: echoes lost of those that go every 10 ms, none"),
                 value: lost.most,
                 is_reached: lost.most == 0.0,

@@ -10,7 +10,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::PaperBench;
-use super::sheet::{PageHead, Sheet};
 use crate::experiment::Measured;
 use crate::hops::network::{HOPS, Links, Network};
 use crate::hops::plan::{HopExperiment, HopSystem, Point, Way};
@@ -19,14 +18,14 @@ use crate::hops::systems::{Around, HopEntry, Running};
 use crate::origin;
 use crate::pki::Pki;
 use crate::progress::Progress;
-use crate::report::Figure;
-use crate::report::{median, quantile};
+use crate::report::{Figure, PageHead, Sheet, median, quantile};
 use crate::traffic::Client;
 use crate::traffic::http::Buffer;
 
 pub(super) const HEAD: PageHead = PageHead {
     title: "Transactions and hops",
-    command: "transactions",
+    command: "papers transactions",
+    notes: "",
     words: "So many clients, each with a connection of its own to the proxy beside it, make requests one after the other, over chains of nodes that \
             speak HTTP/3 to the next. The first byte is that of a new client, connection included; round trip and jitter (the mean \
             difference of a time to the one before) are of the requests after that. What begins with QUIC is from the qlog of the proxy beside \

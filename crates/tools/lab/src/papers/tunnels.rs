@@ -8,21 +8,20 @@ use tokio::task::JoinSet;
 
 use super::PaperBench;
 use super::line::load_in;
-use super::sheet::{PageHead, Sheet};
 use crate::experiment::Measured;
 use crate::origin;
 use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 use crate::progress::Progress;
-use crate::report::Figure;
-use crate::report::median;
+use crate::report::{Figure, PageHead, Sheet, median};
 use crate::topology::{Plug, Topology};
 use crate::traffic::bulk::Download;
 use crate::traffic::{Client, Entry, Kind};
 
 pub(super) const HEAD: PageHead = PageHead {
     title: "Tunnels with a device each",
-    command: "tunnels",
+    command: "papers tunnels",
+    notes: "",
     words: "So many tunnels for IP, each from a TUN device of its own at the client's node, over one connection of HTTP/3 to the node at the server: \
             a download of TCP in each of them at once, and then requests in each, one after the other.",
 };

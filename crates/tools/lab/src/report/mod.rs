@@ -6,6 +6,7 @@ mod json;
 mod results;
 mod rounds;
 mod run;
+mod sheet;
 mod statistics;
 pub mod svg;
 
@@ -15,4 +16,5 @@ pub use json::{load, save};
 pub use results::{Results, Series};
 pub use rounds::SystemRounds;
 pub use run::Run;
+pub use sheet::{PageHead, Sheet, SheetGoal};
 pub use statistics::{Summary, deviation, median, quantile};

@@ -11,13 +11,13 @@ use anyhow::{Context, Result, ensure};
 use socket2::{Domain, Socket, Type};
 
 use super::super::bench::PaperBench;
-use super::super::sheet::Sheet;
 use super::bench::{CaseBench, START_LIMIT, STEP, client_tls, server_tls};
 use crate::peers::ports;
 use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 use crate::progress::Progress;
 use crate::report::Figure;
+use crate::report::Sheet;
 
 /// The address of clients that may reach the database, and one of those that may not.
 const CLIENT: Ipv4Addr = Ipv4Addr::LOCALHOST;

@@ -9,14 +9,15 @@ mod requests;
 use anyhow::Result;
 
 use super::PaperBench;
-use super::sheet::{PageHead, PaperGoal, Sheet};
 use crate::pki::Pki;
 use crate::progress::Progress;
+use crate::report::{PageHead, Sheet, SheetGoal};
 use bench::CaseBench;
 
 pub(super) const HEAD: PageHead = PageHead {
     title: "Two cases of policy",
-    command: "cases",
+    command: "papers cases",
+    notes: "",
     words: "Requests: who has the role of an administrator reaches the site and its administration, a member the site alone, and no one else anything; \
             the time of a download by curl, through a pair of nodes of Hermes under mutual TLS, through a pair of nginx with the same rules, and from the \
             origin. Database: mariadb-dump of tables of this size, through a node that lets in by the client's address and carries the connection \
@@ -44,7 +45,7 @@ pub(super) fn measure(bench: &PaperBench<'_>) -> Result<Sheet> {
 }
 
 /// The paper's comparisons: nginx for requests, a direct connection for the database.
-pub(super) fn goals(sheet: &Sheet) -> Vec<PaperGoal> {
+pub(super) fn goals(sheet: &Sheet) -> Vec<SheetGoal> {
     let mut goals = Vec::new();
     for (case, other, most) in LONG.iter().flat_map(|size| {
         [
@@ -55,7 +56,7 @@ pub(super) fn goals(sheet: &Sheet) -> Vec<PaperGoal> {
         let of = |system| sheet.of(&case, system, "time");
         if let (Some(own), Some(theirs)) = (of("hermes"), of(other)) {
             let value = own.median / theirs.median;
-            goals.push(PaperGoal {
+            goals.push(SheetGoal {
                 words: format!("{case}: time to that of {other}, at most {most}"),
                 value,
                 is_reached: value <= most,

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::sheet::Sheet;
 use super::bench::{CaseBench, START_LIMIT, STEP, client_tls, server_tls};
 use super::nginx;
 use crate::origin;
@@ -15,6 +14,7 @@ use crate::pki::{PROXY, Pki};
 use crate::process::Process;
 use crate::progress::Progress;
 use crate::report::Figure;
+use crate::report::Sheet;
 
 /// Roles, and whether each reaches the site and its administration.
 const MATRIX: [(&str, [bool; 2]); 3] = [

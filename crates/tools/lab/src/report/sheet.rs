@@ -1,12 +1,12 @@
-//! Results of the experiments of papers: figures by case and system, as a file, a table and a page.
+//! Figures by case and system, as a file, a table and a page with goals.
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::{Figure, Run, Summary, cell, load, number, page_table, plain_table, save};
 use crate::options::{Options, show};
-use crate::report::{Figure, Run, Summary, cell, load, number, page_table, plain_table, save};
 
-/// All results of one experiment.
+/// All results of one command.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Sheet {
     /// The runs that measured them.
@@ -28,7 +28,7 @@ struct SheetSeries {
 
 /// A goal, and its figure.
 #[derive(Debug, Clone)]
-pub struct PaperGoal {
+pub struct SheetGoal {
     /// In words, with the bound.
     pub words: String,
     /// Measured.
@@ -42,10 +42,12 @@ pub struct PaperGoal {
 pub struct PageHead {
     /// The title.
     pub title: &'static str,
-    /// The command that writes it, after `hermes-lab papers`.
+    /// The command that writes it, after `hermes-lab`.
     pub command: &'static str,
     /// The measurement in words.
     pub words: &'static str,
+    /// What follows the goals; empty if nothing does.
+    pub notes: &'static str,
 }
 
 impl Sheet {
@@ -135,7 +137,7 @@ impl Sheet {
         self,
         options: &Options,
         head: PageHead,
-        goals: impl FnOnce(&Self) -> Vec<PaperGoal>,
+        goals: impl FnOnce(&Self) -> Vec<SheetGoal>,
     ) -> Result<()> {
         let failed = self.failures.len();
         let sheet = match options.earlier() {
@@ -155,7 +157,7 @@ impl Sheet {
         Ok(())
     }
 
-    fn print(&self, goals: &[PaperGoal]) -> String {
+    fn print(&self, goals: &[SheetGoal]) -> String {
         let table = plain_table(self.header(), self.cells(), 2);
         let mut text = format!("median (least to most)\n{table}\n");
         for goal in goals {
@@ -167,9 +169,9 @@ impl Sheet {
         text
     }
 
-    fn page(&self, head: PageHead, goals: &[PaperGoal]) -> String {
+    fn page(&self, head: PageHead, goals: &[SheetGoal]) -> String {
         let mut page = format!(
-            "# {}\n\nWritten by `hermes-lab papers {}`. {} Medians, and in brackets the least and the most of all rounds. \
+            "# {}\n\nWritten by `hermes-lab {}`. {} Medians, and in brackets the least and the most of all rounds. \
              Figures of one machine, whose processors everything shares: compare those of one run.\n\n",
             head.title, head.command, head.words
         );
@@ -188,11 +190,12 @@ impl Sheet {
         for goal in goals {
             page += &format!("- {}\n", goal.line());
         }
+        page += head.notes;
         page
     }
 }
 
-impl PaperGoal {
+impl SheetGoal {
     fn line(&self) -> String {
         let verdict = match self.is_reached {
             true => "reached",
@@ -222,6 +225,7 @@ mod tests {
             title: "Times",
             command: "times",
             words: "How long.",
+            notes: "",
         };
         let page = both.page(head, &[]);
         assert!(
