@@ -9,7 +9,8 @@ use super::error::{AuthorityError, CONTROLLER, DAY, OPERATOR};
 use super::records::change;
 use super::root::Authority;
 use super::tokens::{
-    LONGEST, MOST, NoToken, PREFIX, TokenRecord, TokenRequest, TokenSummary, drop_expired,
+    LONGEST, MOST, NoToken, OpenTokens, PREFIX, TokenRecord, TokenRequest, TokenSummary,
+    drop_expired,
 };
 use crate::store::Act;
 
@@ -29,16 +30,7 @@ impl Authority {
         {
             return Err(NoToken::Reserved(name.clone()));
         }
-        drop_expired(&self.records, now)?;
-        let known = self
-            .records
-            .all::<TokenRecord>(PREFIX)
-            .map_err(AuthorityError::from)?;
-        // Each redeemed one is a member, and needs no bound of its own.
-        let open = known.iter().filter(|token| token.redeemed.is_none());
-        if open.count() >= MOST {
-            return Err(NoToken::TooMany);
-        }
+        self.take_room(now)?;
 
         let mut id = [0; 8];
         random(&mut id)?;
@@ -74,6 +66,31 @@ impl Authority {
             .swap_told(&[change(&key, None, Some(&record))], &act)
             .map_err(AuthorityError::from)?;
         Ok(token)
+    }
+
+    /// Counts one more open token.
+    ///
+    /// # Errors
+    /// There are too many, or the store cannot be read.
+    fn take_room(&self, now: u64) -> Result<(), NoToken> {
+        let mut open = self.open_tokens.lock();
+        // Others make and redeem tokens meanwhile. To read all for each new one would take longer with each.
+        if !open.is_known(now) {
+            drop_expired(&self.records, now)?;
+            let known = self.records.all::<TokenRecord>(PREFIX);
+            let known = known.map_err(AuthorityError::from)?;
+            // Each redeemed one is a member, and needs no bound of its own.
+            let known = known.iter().filter(|token| token.redeemed.is_none());
+            *open = OpenTokens {
+                count: known.count(),
+                counted: Some(now),
+            };
+        }
+        if open.count >= MOST {
+            return Err(NoToken::TooMany);
+        }
+        open.count += 1;
+        Ok(())
     }
 
     /// The tokens that count, in the order of their identifiers.

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use hermes_api::lifetime::{GRACE, LIFETIME, LONGEST_GRACE};
 use hermes_api::{Hash, Name, SigningKey};
+use parking_lot::Mutex;
 
 use super::error::{AuthorityError, CONTROLLER};
 use super::generation::{self, Generation};
 use super::issue;
 use super::records::{Records, change};
-use super::tokens::drop_expired;
+use super::tokens::{OpenTokens, drop_expired};
 use crate::store::{Act, Store};
 
 /// The record of the key that signs statements.
@@ -25,6 +26,7 @@ pub struct Authority {
     pub(super) trust_domain: String,
     /// Seconds for which others believe a certificate that should have been renewed.
     grace: Arc<AtomicU64>,
+    pub(super) open_tokens: Arc<Mutex<OpenTokens>>,
 }
 
 /// The controller's own certificates and key, as PEM.
@@ -51,6 +53,7 @@ impl Authority {
             overlay,
             trust_domain,
             grace: Arc::new(AtomicU64::new(GRACE)),
+            open_tokens: Arc::default(),
         };
         if authority.generations()?.is_empty() {
             authority.add_generation(1, now)?;

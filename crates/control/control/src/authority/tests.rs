@@ -343,3 +343,18 @@ fn the_authority_is_replaced_thrice_and_members_stay_members() {
     }
     assert!(!authority.authorities_pem().unwrap().contains(&first));
 }
+
+#[test]
+fn open_tokens_have_a_bound_and_those_that_end_make_room() {
+    let authority = authority();
+    for _ in 0..tokens::MOST {
+        authority.create_token(&request(None, None), NOW).unwrap();
+    }
+    let refused = authority.create_token(&request(None, None), NOW);
+    assert_eq!(refused.err(), Some(NoToken::TooMany));
+    assert!(
+        authority
+            .create_token(&request(None, None), NOW + 3600)
+            .is_ok()
+    );
+}

@@ -18,6 +18,25 @@ pub(super) const MOST: usize = 10_000;
 #[doc(alias = "bound")]
 pub(super) const LONGEST: u64 = 30 * DAY;
 
+/// How long a count of open tokens is believed, in seconds.
+const COUNTED: u64 = 60;
+
+/// Open tokens, as they were counted, with those that this controller has made since then.
+#[derive(Debug, Default)]
+pub(super) struct OpenTokens {
+    pub(super) count: usize,
+    /// Unix seconds; `None` before the first count.
+    pub(super) counted: Option<u64>,
+}
+
+impl OpenTokens {
+    /// Whether the count holds now. One that leaves no room is made again: tokens were redeemed or have expired.
+    pub(super) fn is_known(&self, now: u64) -> bool {
+        let is_fresh = |counted: u64| (counted..counted + COUNTED).contains(&now);
+        self.counted.is_some_and(is_fresh) && self.count < MOST
+    }
+}
+
 /// The purpose of a new token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
