@@ -1,5 +1,6 @@
 //! Connections of agents: accepted at a bounded rate, judged by their certificates, served as gRPC.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -177,11 +178,16 @@ async fn one(controller: Arc<Controller>, rooms: Arc<Rooms>, arrived: Arrived) {
     }
 }
 
-async fn handshake(controller: &Controller, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+/// Boxed: the state of TLS would be in the future of a connection once for each function that it passes through, and there are
+/// thousands of connections.
+type BoxedStream = Box<TlsStream<TcpStream>>;
+
+async fn handshake(controller: &Controller, stream: TcpStream) -> io::Result<BoxedStream> {
     stream.set_nodelay(true)?;
     // Taken anew for each connection, since the certificate is renewed while the controller runs.
     let acceptor = TlsAcceptor::from(controller.tls());
-    timeout(HANDSHAKE, acceptor.accept(stream)).await?
+    let accepted = timeout(HANDSHAKE, Box::pin(acceptor.accept(stream))).await?;
+    accepted.map(Box::new)
 }
 
 /// Who it is, and the room that this takes; the reason if there is none.
@@ -245,7 +251,7 @@ async fn judge(
 async fn serve_one(
     controller: &Arc<Controller>,
     rooms: &Rooms,
-    stream: TlsStream<TcpStream>,
+    stream: BoxedStream,
     from: SocketAddr,
     share: Share<IpAddr>,
 ) {
@@ -261,7 +267,10 @@ async fn serve_one(
     let service = service_fn(move |request: http::Request<Incoming>| {
         let controller = controller.clone();
         let caller = caller.clone();
-        async move { Ok::<_, std::convert::Infallible>(grpc::answer(controller, caller, request).await) }
+        // It ends with the head of the answer, and its room is free again while the stream goes on.
+        Box::pin(
+            async move { Ok::<_, Infallible>(grpc::answer(controller, caller, request).await) },
+        )
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -273,6 +282,7 @@ async fn serve_one(
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(SILENCE)
         .serve_connection(TokioIo::new(stream), service);
+    let connection = Box::pin(connection);
 
     let ended = match &standing {
         // A member stays as long as it likes.

@@ -1,6 +1,7 @@
 //! The methods of a controller.
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,9 +17,10 @@ use prost::Message;
 use rustls::pki_types::CertificateDer;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
+use tonic::codec::{BufferSettings, Codec};
 use tonic::server::Grpc;
 use tonic::{Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
+use tonic_prost::{ProstDecoder, ProstEncoder};
 
 use super::admin::{self, REQUEST};
 use super::attend;
@@ -28,6 +30,12 @@ use crate::authority::Member;
 /// Bytes of the longest message of an agent.
 #[doc(alias = "bound")]
 const MESSAGE: usize = 64 * 1024;
+
+/// Bytes of a stream's buffers at first: an offer has less.
+const BUFFER: usize = 512;
+
+/// Bytes of messages that are sent together.
+const YIELD: usize = 32 * 1024;
 
 /// Who is on the other end of a connection.
 #[derive(Debug, Clone)]
@@ -77,12 +85,34 @@ pub(super) async fn answer(
     }
 }
 
-fn grpc<Q, A>() -> Grpc<ProstCodec<A, Q>>
+fn grpc<Q, A>() -> Grpc<SmallBuffers<A, Q>>
 where
     Q: Message + Default + Send + Sync + 'static,
     A: Message + Send + Sync + 'static,
 {
-    Grpc::new(ProstCodec::default()).max_decoding_message_size(MESSAGE)
+    Grpc::new(SmallBuffers(PhantomData)).max_decoding_message_size(MESSAGE)
+}
+
+/// Protobuf with buffers for a few hundred bytes, which grow with a blob: there are thousands of streams, and most are silent.
+struct SmallBuffers<A, Q>(PhantomData<(A, Q)>);
+
+impl<A, Q> Codec for SmallBuffers<A, Q>
+where
+    A: Message + Send + 'static,
+    Q: Message + Default + Send + 'static,
+{
+    type Encode = A;
+    type Decode = Q;
+    type Encoder = ProstEncoder<A>;
+    type Decoder = ProstDecoder<Q>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::new(BufferSettings::new(BUFFER, YIELD))
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstDecoder::new(BufferSettings::new(BUFFER, YIELD))
+    }
 }
 
 async fn join(
