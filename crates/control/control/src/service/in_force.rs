@@ -117,16 +117,29 @@ pub(super) fn compiled(
             documents.insert(recipient, known.clone());
             continue;
         }
-        let proven = compiler.document(&recipient).and_then(|compiled| {
-            compiled.prove(tree)?;
-            Ok(compiled)
-        });
-        match proven {
-            Ok(compiled) => {
-                documents.insert(recipient, Document::new(compiled));
-            }
+        let earlier = before.and_then(|before| before.document(&recipient));
+        match document(&compiler, &recipient, tree, earlier) {
+            Ok(document) => drop(documents.insert(recipient, document)),
             Err(found) => findings.extend(found.0),
         }
     }
     findings.or(documents)
+}
+
+/// The document of one recipient. To judge it takes much longer than to make it: one that turns out as it was is not judged again.
+fn document(
+    compiler: &Compiler<'_>,
+    recipient: &Recipient,
+    tree: &Tree,
+    earlier: Option<&Arc<Document>>,
+) -> Result<Arc<Document>, Findings> {
+    let compiled = compiler.document(recipient)?;
+    let same = earlier.filter(|earlier| earlier.compiled.document == compiled.document);
+    if let Some(same) = same {
+        // Its places may be others.
+        let part = same.part.clone();
+        return Ok(Arc::new(Document { part, compiled }));
+    }
+    compiled.prove(tree)?;
+    Ok(Document::new(compiled))
 }
