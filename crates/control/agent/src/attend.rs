@@ -17,6 +17,7 @@ use tonic::Streaming;
 use tonic_prost::ProstCodec;
 
 use crate::backoff::Backoff;
+use crate::connection::MemberTls;
 use crate::enrol::{self, NotJoined};
 use crate::health::HealthLog;
 use crate::machine::{Effect, Machine, Refused};
@@ -108,10 +109,11 @@ pub async fn attend<S: Subject>(agent: Agent<S>) -> Result<(), Ended> {
     };
 
     let mut backoff = Backoff::default();
+    let mut tls = MemberTls::default();
     loop {
         // An expired certificate opens no stream, and can still be renewed.
         attending.renew_if_due().await?;
-        let lost = match Session::open(&attending.agent, &machine).await {
+        let lost = match Session::open(&attending.agent, &machine, &mut tls).await {
             Ok(session) => {
                 let began = Instant::now();
                 let lost = attending.follow(&mut machine, session).await?;
@@ -169,8 +171,12 @@ struct Session {
 }
 
 impl Session {
-    async fn open<S>(agent: &Agent<S>, machine: &Machine) -> Result<Self, NotJoined> {
-        let connection = enrol::as_member(&agent.state, &agent.membership).await?;
+    async fn open<S>(
+        agent: &Agent<S>,
+        machine: &Machine,
+        tls: &mut MemberTls,
+    ) -> Result<Self, NotJoined> {
+        let connection = enrol::as_member(&agent.state, &agent.membership, tls).await?;
         let (out, waiting) = mpsc::channel(WAITING);
         let hello = AgentMessage {
             content: Some(agent_message::Content::Hello(Hello {

@@ -14,6 +14,7 @@ use http::Uri;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, verify_tls13_signature};
@@ -125,7 +126,7 @@ impl NotConnected {
 }
 
 /// The authority that a controller has to be certified by.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Trusted {
     /// The one of a token, which the controller shows beside its own certificate.
     Pin(Hash),
@@ -134,9 +135,43 @@ pub(crate) enum Trusted {
 }
 
 /// A node's certificates and key, as PEM.
+#[derive(Clone, PartialEq)]
 pub(crate) struct Identity {
     pub(crate) certificates: String,
     pub(crate) key: String,
+}
+
+/// The TLS of a member's connections. It is the same as long as the member and its authorities are: then the next connection goes on with
+/// the session of the last one, and neither end sends its certificates again.
+#[derive(Default)]
+pub(crate) struct MemberTls(Option<MadeTls>);
+
+struct MadeTls {
+    trusted: Trusted,
+    identity: Identity,
+    config: Arc<ClientConfig>,
+}
+
+impl MemberTls {
+    fn config(
+        &mut self,
+        trusted: Trusted,
+        identity: Identity,
+    ) -> Result<Arc<ClientConfig>, NotConnected> {
+        let made = self.0.take();
+        let made = made.filter(|made| made.trusted == trusted && made.identity == identity);
+        let made = match made {
+            Some(made) => made,
+            None => MadeTls {
+                config: Arc::new(tls(&trusted, Some(identity.clone()))?),
+                trusted,
+                identity,
+            },
+        };
+        let config = made.config.clone();
+        self.0 = Some(made);
+        Ok(config)
+    }
 }
 
 /// A connection that carries gRPC.
@@ -144,16 +179,31 @@ pub(crate) struct Identity {
 pub(crate) struct Connection(SendRequest<tonic::body::Body>);
 
 impl Connection {
-    /// Connects.
+    /// Connects as someone who is no member yet.
+    ///
+    /// # Errors
+    /// The controller cannot be reached, or is another one.
+    pub(crate) async fn open(url: &ControllerUrl, trusted: &Trusted) -> Result<Self, NotConnected> {
+        Self::open_with(url, Arc::new(tls(trusted, None)?)).await
+    }
+
+    /// Connects as a member.
     ///
     /// # Errors
     /// The controller cannot be reached, is another one, or does not believe this node.
-    pub(crate) async fn open(
+    pub(crate) async fn open_as(
         url: &ControllerUrl,
-        trusted: &Trusted,
-        identity: Option<Identity>,
+        trusted: Trusted,
+        identity: Identity,
+        tls: &mut MemberTls,
     ) -> Result<Self, NotConnected> {
-        let config = tls(trusted, identity)?;
+        Self::open_with(url, tls.config(trusted, identity)?).await
+    }
+
+    async fn open_with(
+        url: &ControllerUrl,
+        config: Arc<ClientConfig>,
+    ) -> Result<Self, NotConnected> {
         let opened = tokio::time::timeout(CONNECT, handshakes(url, config)).await;
         let failed = |error| NotConnected::Io {
             url: url.clone(),
@@ -172,14 +222,12 @@ impl Connection {
     }
 }
 
-async fn handshakes(url: &ControllerUrl, config: ClientConfig) -> io::Result<Connection> {
+async fn handshakes(url: &ControllerUrl, config: Arc<ClientConfig>) -> io::Result<Connection> {
     let stream = TcpStream::connect((url.host.as_str(), url.port)).await?;
     // Acknowledgements are small, and each waits for the one before.
     stream.set_nodelay(true)?;
     let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
-    let stream = TlsConnector::from(Arc::new(config))
-        .connect(name, stream)
-        .await?;
+    let stream = TlsConnector::from(config).connect(name, stream).await?;
 
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -224,6 +272,8 @@ fn tls(trusted: &Trusted, identity: Option<Identity>) -> Result<ClientConfig, No
         }
     };
     config.alpn_protocols = vec![b"h2".to_vec()];
+    // There is one controller.
+    config.resumption = Resumption::in_memory_sessions(1);
     Ok(config)
 }
 

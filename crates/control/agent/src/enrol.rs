@@ -7,7 +7,7 @@ use http::uri::PathAndQuery;
 use rcgen::{CertificateParams, KeyPair};
 use tonic_prost::ProstCodec;
 
-use crate::connection::{Connection, Identity, Trusted};
+use crate::connection::{Connection, Identity, MemberTls, Trusted};
 use crate::{ControllerUrl, Membership, NotConnected, State};
 
 /// Why a node is no member, or no longer.
@@ -60,7 +60,7 @@ pub async fn join(
     };
     // There is no certificate to show yet: the token's secret goes to the pinned authority alone.
     let trusted = Trusted::Pin(token.authority);
-    let connection = Connection::open(url, &trusted, None).await?;
+    let connection = Connection::open(url, &trusted).await?;
     let answer: JoinAnswer = ask(connection, methods::JOIN, request).await?;
 
     let membership = Membership {
@@ -78,7 +78,7 @@ pub async fn join(
 /// # Errors
 /// As for [`join`].
 pub async fn renew(state: &State, membership: &Membership) -> Result<(), NotJoined> {
-    let connection = as_member(state, membership).await?;
+    let connection = as_member(state, membership, &mut MemberTls::default()).await?;
     let request = RenewRequest {
         request: certificate_request(&state.key()?)?,
     };
@@ -96,10 +96,11 @@ pub async fn renew(state: &State, membership: &Membership) -> Result<(), NotJoin
     Ok(())
 }
 
-/// A connection on which this node shows its certificate.
+/// A connection on which this node shows its certificate, or goes on with the session of an earlier one.
 pub(crate) async fn as_member(
     state: &State,
     membership: &Membership,
+    tls: &mut MemberTls,
 ) -> Result<Connection, NotJoined> {
     let url: ControllerUrl = membership.controller.parse().map_err(NotJoined::Answer)?;
     let identity = Identity {
@@ -107,7 +108,7 @@ pub(crate) async fn as_member(
         key: state.key()?,
     };
     let trusted = Trusted::Authorities(state.authorities()?);
-    Ok(Connection::open(&url, &trusted, Some(identity)).await?)
+    Ok(Connection::open_as(&url, trusted, identity, tls).await?)
 }
 
 /// A request for a certificate of this key. It names no one: the controller says who the node is.

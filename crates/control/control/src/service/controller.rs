@@ -87,7 +87,7 @@ impl Controller {
         let identity = authority
             .controller_identity(now)
             .map_err(|error| said(&error))?;
-        let tls = tls::server_config(&identity.certificates, &identity.key)?;
+        let tls = tls::server_config(&identity.certificates, &identity.key, None)?;
         let to_peers = tls::client_config(&identity.certificates, &identity.key)?;
         let history = History::new(store);
         let in_force = InForce::read(&history, &authority, &about.trust_domain, now, None)?;

@@ -151,7 +151,9 @@ impl Controller {
             .authority
             .controller_identity(now)
             .map_err(|error| said(&error))?;
-        *self.tls.lock() = tls::server_config(&identity.certificates, &identity.key)?;
+        let before = self.tls();
+        let renewed = tls::server_config(&identity.certificates, &identity.key, Some(&before))?;
+        *self.tls.lock() = renewed;
         let to_peers = tls::client_config(&identity.certificates, &identity.key)?;
         self.peers.renewed(to_peers);
         if !self.leads() {
