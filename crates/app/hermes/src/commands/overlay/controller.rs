@@ -337,7 +337,13 @@ fn serve(
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    /// Threads that read and write the store, and judge certificates. When thousands of nodes come back at once, more of them would
+    /// only take turns with the one that speaks to the nodes.
+    #[doc(alias = "bound")]
+    const BLOCKING: usize = 16;
+
     tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(BLOCKING)
         .enable_all()
         .build()
 }
