@@ -26,7 +26,7 @@ const CALM: Duration = Duration::from_secs(10);
 
 /// How often things are done.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Counts {
+pub(super) struct ChangeCounts {
     /// Changes of one node.
     pub(super) single: usize,
     /// Changes of all nodes.
@@ -57,7 +57,7 @@ struct Overlay {
 pub(super) fn measure(
     ground: &Ground<'_>,
     agents: usize,
-    counts: Counts,
+    counts: ChangeCounts,
     sheet: &mut Sheet,
 ) -> Result<()> {
     let mut overlay = Overlay::begin(ground, agents)?;

@@ -18,6 +18,7 @@ use tokio::task::AbortHandle;
 
 use super::controller::memory_folder;
 use super::journal::{Journal, Noted};
+use super::nodes::OVERLAY;
 use super::operator::Operator;
 
 /// Joins at once: fewer than a controller takes of one source.
@@ -54,7 +55,7 @@ impl Shape {
 
     /// The overlay's resources: an ingress, and proxies with a service and a name each.
     pub(super) fn resources(self) -> String {
-        let mut text = ingress(8443);
+        let mut text = OVERLAY.to_owned() + &ingress(8443);
         for number in 0..self.proxies {
             let name = Self::proxy(number);
             let spec = format!("{{ listen: \"0.0.0.0:8443\", reach: [\"{name}.example:8443\"] }}");

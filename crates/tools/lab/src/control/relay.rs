@@ -25,13 +25,13 @@ const LOOKS: u32 = 10;
 pub(super) struct Relay {
     /// Where the agent connects to.
     pub(super) port: u16,
-    counts: Arc<Counts>,
+    counts: Arc<ByteCounts>,
     cut: Arc<Notify>,
 }
 
 /// Bytes of TCP in each direction, without headers, since the last cut.
 #[derive(Debug, Default)]
-struct Counts {
+struct ByteCounts {
     to_controller: AtomicU64,
     to_agent: AtomicU64,
 }
@@ -45,7 +45,7 @@ impl Relay {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
-        let counts = Arc::<Counts>::default();
+        let counts = Arc::<ByteCounts>::default();
         let cut = Arc::<Notify>::default();
 
         let carried = (counts.clone(), cut.clone());
@@ -87,7 +87,7 @@ impl Relay {
     }
 
     fn counted(&self) -> [u64; 2] {
-        let Counts {
+        let ByteCounts {
             to_controller,
             to_agent,
         } = &*self.counts;
@@ -95,7 +95,7 @@ impl Relay {
     }
 }
 
-async fn carry(agent: TcpStream, controller: u16, counts: &Counts) {
+async fn carry(agent: TcpStream, controller: u16, counts: &ByteCounts) {
     let to = SocketAddr::from((Ipv4Addr::LOCALHOST, controller));
     let Ok(controller) = TcpStream::connect(to).await else {
         return;

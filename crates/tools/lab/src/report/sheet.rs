@@ -83,10 +83,15 @@ impl Sheet {
 
     /// Median and range of a figure; `None` if it was not measured.
     pub fn of(&self, case: &str, system: &str, figure: &str) -> Option<Summary> {
+        Summary::of(self.values(case, system, figure))
+    }
+
+    /// The values of a figure, one of each round; none if it was not measured.
+    pub fn values(&self, case: &str, system: &str, figure: &str) -> &[f64] {
         let found = self.series.iter().find(|series| {
             series.case == case && series.system == system && series.figure.name == figure
         });
-        found.and_then(|series| Summary::of(&series.values))
+        found.map_or(&[], |series| &series.values)
     }
 
     /// Cases and figures, each once, in the order in which they were first measured.
