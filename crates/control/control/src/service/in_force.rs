@@ -134,11 +134,17 @@ fn document(
     earlier: Option<&Arc<Document>>,
 ) -> Result<Arc<Document>, Findings> {
     let compiled = compiler.document(recipient)?;
-    let same = earlier.filter(|earlier| earlier.compiled.document == compiled.document);
-    if let Some(same) = same {
+    let is_same = |earlier: &&Arc<Document>| {
+        let earlier = &earlier.compiled;
+        earlier.document == compiled.document && earlier.secrets == compiled.secrets
+    };
+    if let Some(same) = earlier.filter(is_same) {
         // Its places may be others.
-        let part = same.part.clone();
-        return Ok(Arc::new(Document { part, compiled }));
+        return Ok(Arc::new(Document {
+            part: same.part.clone(),
+            secrets: same.secrets.clone(),
+            compiled,
+        }));
     }
     compiled.prove(tree)?;
     Ok(Document::new(compiled))

@@ -118,9 +118,12 @@ impl Published {
     }
 
     /// The hashes of a node's parts: what states are compared by, thousands of times for a change.
-    pub(super) fn hashes(&self, recipient: &Recipient) -> Option<[Hash; 3]> {
+    pub(super) fn hashes(&self, recipient: &Recipient) -> Option<[Option<Hash>; 4]> {
         let document = self.document(recipient)?;
-        Some([&document.part, &self.authorities, &self.revoked].map(|part| part.hash))
+        let secrets = document.secrets.as_ref().map(|part| part.hash);
+        let parts = [&document.part, &self.authorities, &self.revoked];
+        let [document, authorities, revoked] = parts.map(|part| Some(part.hash));
+        Some([document, authorities, revoked, secrets])
     }
 
     /// Whether a node has other parts in another state.

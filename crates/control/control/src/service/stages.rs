@@ -169,7 +169,7 @@ fn has_same_documents(one: &Published, other: &Published) -> bool {
 /// Whether a node gets other parts by a stage.
 fn differs(stage: &Published, earlier: &Published, record: &NodeRecord) -> bool {
     let recipient = |state: &Published| state.recipient(&record.node, record.user.as_ref());
-    stage.parts(&recipient(stage)) != earlier.parts(&recipient(earlier))
+    stage.hashes(&recipient(stage)) != earlier.hashes(&recipient(earlier))
 }
 
 fn ranked(
