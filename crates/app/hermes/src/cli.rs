@@ -88,7 +88,7 @@ pub enum OverlayCommand {
     Controller(overlay::controller::ControllerArguments),
     /// Join an overlay, and run as one of its nodes.
     Join(overlay::join::Join),
-    /// Make tokens, with which devices and nodes join.
+    /// Make tokens, with which devices and nodes join; list them; end them.
     Token(overlay::members::TokenArguments),
     /// Let users of the overlay reach a server by a name.
     Expose(overlay::apply::Expose),
@@ -102,6 +102,8 @@ pub enum OverlayCommand {
     History(overlay::look::History),
     /// List the nodes of the overlay, and whether they are in step.
     Nodes(overlay::look::Nodes),
+    /// List the certificates of members: issued, renewed, revoked, and when they end.
+    Certs(overlay::overview::Certs),
     /// End the membership of a node, or of all nodes of a user.
     Revoke(overlay::members::Revoke),
     /// Write the state of a running controller to a file.

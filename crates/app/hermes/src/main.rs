@@ -169,6 +169,7 @@ async fn of_overlay(command: OverlayCommand, output: Output) -> Result<(), Failu
         OverlayCommand::Delete(delete) => overlay::apply::delete(&delete, output).await,
         OverlayCommand::History(history) => overlay::look::history(&history, output).await,
         OverlayCommand::Nodes(nodes) => overlay::look::nodes(&nodes, output).await,
+        OverlayCommand::Certs(certs) => overlay::overview::certs(&certs, output).await,
         OverlayCommand::Revoke(revoke) => overlay::members::revoke(&revoke, output).await,
         OverlayCommand::Backup(backup) => overlay::look::backup(&backup, output).await,
         OverlayCommand::Forget(forget) => overlay::members::forget(&forget, output).await,

@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use hermes_api::Name;
 use hermes_config::{Change, Kind, Loaded, Places, write_whole};
 use hermes_node::answers::DocumentView;
 use hermes_observe::admin::default_socket;
 use http::Method;
 use serde_json::Value;
 
+use super::overlay::ask::ControllerSocket;
+use super::overlay::compare;
 use crate::admin::{self, Named};
 use crate::failure::Failure;
 use crate::output::{Colour, Output};
@@ -26,6 +29,14 @@ Exit codes:
 pub struct Diff {
     /// The file; `-` is standard input. Default: the one that the node would read again.
     file: Option<PathBuf>,
+    /// The file has resources of the overlay: say which ones and which nodes' documents would change, and who gains and loses what.
+    #[arg(long, conflicts_with_all = ["name", "admin", "node"])]
+    overlay: bool,
+    /// The file is the whole of this set, as for `hermes apply --set`.
+    #[arg(long, value_name = "NAME", requires = "overlay")]
+    set: Option<Name>,
+    #[command(flatten)]
+    controller: ControllerSocket,
     #[command(flatten)]
     node: Named,
 }
@@ -47,6 +58,10 @@ pub async fn run(diff: &Diff, output: Output) -> Result<(), Failure> {
 }
 
 async fn compare(diff: &Diff, output: Output) -> Result<(), Failure> {
+    if diff.overlay {
+        let file = diff.file.as_deref();
+        return compare::run(&diff.controller, file, diff.set.as_ref(), output).await;
+    }
     let socket = diff.node.socket()?;
     let file = match &diff.file {
         Some(file) => file.clone(),

@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::overlay::ask::ControllerSocket;
+use super::overlay::overview;
 use crate::admin::{self, Which};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -13,6 +15,11 @@ use crate::table;
 /// Arguments of `hermes status`.
 #[derive(Debug, Args)]
 pub struct Status {
+    /// The state of the overlay, not one node's: its revision, how far a change has spread, and nodes that are not in step.
+    #[arg(long, conflicts_with_all = ["admin", "node"])]
+    overlay: bool,
+    #[command(flatten)]
+    controller: ControllerSocket,
     #[command(flatten)]
     which: Which,
 }
@@ -22,6 +29,9 @@ pub struct Status {
 /// # Errors
 /// When the node cannot be reached.
 pub async fn run(status: &Status, output: Output) -> Result<(), Failure> {
+    if status.overlay {
+        return overview::status(&status.controller, output).await;
+    }
     let answer = admin::ask(&status.which.socket()?, "/status").await?;
     if output.json {
         output.value(&answer)

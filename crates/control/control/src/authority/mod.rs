@@ -9,6 +9,7 @@
 //!
 //! Specifications: RFC 5280, RFC 2986, SPIFFE X.509-SVID.
 
+mod certificates;
 mod creation;
 mod encoding;
 mod error;
@@ -22,6 +23,7 @@ mod root;
 mod sealing;
 mod tokens;
 
+pub use self::certificates::CertificateView;
 pub use self::error::AuthorityError;
 pub use self::joining::JoinRefused;
 pub use self::membership::{Member, MemberRecord, NotMember};

@@ -50,7 +50,7 @@ pub struct TokenRequest {
 }
 
 /// A token as operators see it, without its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenSummary {
     /// By which it is found and deleted.
     pub id: String,

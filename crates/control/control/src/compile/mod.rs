@@ -17,8 +17,11 @@
 //! A node that can be reached refuses certificates of the overlay that no rule here sends to it: they would be users under
 //! the names of their certificates, whom rules for users do not mean.
 //!
+//! A [`Network`] of documents says what becomes of an exchange that walks through it.
+//!
 //! Begin reading in `plan.rs`, and then in `proxy.rs`.
 
+mod access;
 mod attachments;
 mod between;
 mod circles;
@@ -41,13 +44,16 @@ mod targets;
 mod tenant_rules;
 mod tenants;
 mod upstreams;
+mod walk;
 
+pub use access::{ANYONE, Access, AccessChanges, Accessible, access_changes};
 pub use between::{between, mixed};
 pub use circles::{Documents, Turn, turns};
 pub use compiler::{Compiled, Compiler, Recipient, compile};
 pub use proof::VARIABLES;
 pub use reads::Reads;
 pub use source_map::{SourceField, SourceMap};
+pub use walk::{Hop, Network, Onward, SupposedExchange, Walk};
 
 #[cfg(test)]
 mod tests;

@@ -96,6 +96,24 @@ impl Rollout {
             .filter(|_| wave.nodes.contains(node) && !self.is_over)
     }
 
+    /// The stage and the number of its wave, from 0, that spread now.
+    pub fn position(&self) -> (Stage, usize) {
+        (self.stage, self.wave)
+    }
+
+    /// The waves of a stage, from 1.
+    pub fn waves(&self, stage: Stage) -> &[Wave] {
+        let waves = stage
+            .checked_sub(1)
+            .and_then(|index| self.stages.get(index));
+        waves.map_or(&[], Vec::as_slice)
+    }
+
+    /// Nodes of the wave that have not said yet that it is in force.
+    pub fn waiting(&self) -> impl Iterator<Item = &Name> {
+        self.waiting.iter()
+    }
+
     /// Whether nothing more will happen.
     pub fn is_over(&self) -> bool {
         self.is_over

@@ -264,13 +264,17 @@ async fn operation(request: Request<Incoming>) -> Result<Operation, Failed> {
 
 /// Requests that every controller answers by itself, from the store. The others are the leader's.
 fn is_any_ones(operation: &Operation) -> bool {
-    const OF_ALL: [&str; 6] = [
+    const OF_ALL: [&str; 10] = [
         "/about",
         "/resources",
         "/history",
         "/audit",
         "/backup",
         "/tokens",
+        "/tokens/delete",
+        "/certs",
+        "/diff",
+        "/why",
     ];
     OF_ALL.contains(&operation.path.as_str())
 }
@@ -342,6 +346,10 @@ fn read(controller: &Controller, path: &str, query: &str) -> Result<Value, Faile
         "/history" => controller.states().map_err(failed),
         "/audit" => controller.audit().map_err(failed),
         "/nodes" => Ok(json!(controller.nodes().map_err(failed)?)),
+        "/status" => Ok(json!(controller.overview().map_err(failed)?)),
+        "/spreading" => Ok(json!(controller.spreading())),
+        "/certs" => Ok(json!(controller.certificates().map_err(failed)?)),
+        "/tokens" => Ok(json!(controller.tokens().map_err(failed)?)),
         _ => Err(Failed::new(StatusCode::NOT_FOUND, "no such question")),
     }
 }
@@ -350,6 +358,8 @@ fn write(controller: &Controller, path: &str, body: &[u8]) -> Result<Value, Fail
     let failed = |reason| Failed::new(StatusCode::BAD_REQUEST, reason);
     match path {
         "/apply" => controller.apply(&typed(body)?),
+        "/diff" => Ok(json!(controller.compare(&typed(body)?)?)),
+        "/why" => Ok(json!(controller.explain(&typed(body)?)?)),
         "/delete" => controller.delete(&typed(body)?),
         "/expose" => controller.expose(&typed(body)?),
         "/rollback" => {
@@ -370,6 +380,11 @@ fn write(controller: &Controller, path: &str, body: &[u8]) -> Result<Value, Fail
             let token = controller.create_token(&typed::<TokenRequest>(body)?);
             Ok(json!({ "token": token.map_err(failed)?.to_string() }))
         }
+        "/tokens/delete" => {
+            let id: String = typed(body)?;
+            controller.delete_token(&id).map_err(failed)?;
+            Ok(json!({}))
+        }
         "/revoke" => {
             let revoked = controller.revoke(&typed::<Revoked>(body)?);
             Ok(json!({ "nodes": revoked.map_err(failed)? }))
@@ -389,26 +404,10 @@ fn typed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failed> {
 
 impl Controller {
     fn apply(&self, asked: &Apply) -> Result<Value, Failed> {
-        let sources: Vec<_> = asked.files.iter().map(File::source).collect();
-        let read = resources::read(&sources).map_err(NotChanged::Invalid)?;
+        let read = resources::read(&asked.sources()).map_err(NotChanged::Invalid)?;
         // Before anything else sees it: no tree has the text of a secret.
         let read = self.sealed(&read)?;
-        let changed = self.change(&asked.how, &|tree| {
-            let mut next = tree.clone();
-            if let Some(set) = &asked.set {
-                prune(&mut next, set, &read);
-            }
-            for resource in read.resources() {
-                let resource = match &asked.set {
-                    Some(set) => resource.labelled(SET, set.as_str()),
-                    None => resource.clone(),
-                };
-                let origin = read.origin(resource.key()).cloned();
-                insert(&mut next, resource, origin)?;
-            }
-            resources::check(&next)?;
-            Ok(next)
-        })?;
+        let changed = self.change(&asked.how, &|tree| applied(tree, asked, &read))?;
         Ok(json!(changed))
     }
 
@@ -517,6 +516,34 @@ impl Controller {
             view(&member.node, member.user.as_ref(), member.expires, record)
         });
         Ok(views.collect())
+    }
+}
+
+/// The tree after files were applied to it, as they were read.
+///
+/// # Errors
+/// Resources do not fit together, or there are too many.
+pub(super) fn applied(tree: &Tree, asked: &Apply, read: &Tree) -> Result<Tree, Findings> {
+    let mut next = tree.clone();
+    if let Some(set) = &asked.set {
+        prune(&mut next, set, read);
+    }
+    for resource in read.resources() {
+        let resource = match &asked.set {
+            Some(set) => resource.labelled(SET, set.as_str()),
+            None => resource.clone(),
+        };
+        let origin = read.origin(resource.key()).cloned();
+        insert(&mut next, resource, origin)?;
+    }
+    resources::check(&next)?;
+    Ok(next)
+}
+
+impl Apply {
+    /// The files as the reader of resources takes them.
+    pub(super) fn sources(&self) -> Vec<Source<'_>> {
+        self.files.iter().map(File::source).collect()
     }
 }
 

@@ -187,7 +187,12 @@ impl Controller {
         fleet.begin(change, self.now())
     }
 
-    fn described(&self, difference: &Difference, before: &Published, next: &Published) -> Changed {
+    pub(super) fn described(
+        &self,
+        difference: &Difference,
+        before: &Published,
+        next: &Published,
+    ) -> Changed {
         let recipients: BTreeSet<&Recipient> = before
             .documents
             .keys()

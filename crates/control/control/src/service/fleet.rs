@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hermes_api::{Hash, Health, Name, Progress, Revision};
 use tokio::sync::Notify;
 
+use super::outcome::Spreading;
 use super::published::Published;
 use crate::authority::Member;
 use crate::rollout::{Bake, Event, Rollout, Stage, Wave};
@@ -132,6 +133,22 @@ impl Fleet {
     #[cfg(test)]
     pub(super) fn is_spreading(&self) -> bool {
         self.rollout.is_some()
+    }
+
+    /// How far the change under way has spread.
+    pub(super) fn spreading(&self) -> Option<Spreading> {
+        let rollout = self.rollout.as_ref()?;
+        let (stage, wave) = rollout.position();
+        let waves = rollout.waves(stage);
+        let nodes = waves.get(wave);
+        Some(Spreading {
+            stage,
+            stages: self.stages.len() - 1,
+            wave: wave + 1,
+            waves: waves.len(),
+            nodes: nodes.map_or_else(Vec::new, |wave| wave.nodes.clone()),
+            waiting: rollout.waiting().cloned().collect(),
+        })
     }
 
     /// The end of a change is known to all.

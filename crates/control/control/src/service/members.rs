@@ -10,7 +10,7 @@ use super::binaries;
 use super::controller::Controller;
 use super::outcome::NotChanged;
 use super::tls;
-use crate::authority::{Member, MemberRecord, Revoked, TokenRequest};
+use crate::authority::{Member, MemberRecord, Revoked, TokenRequest, TokenSummary};
 use crate::resources::{self, Tree};
 
 impl Controller {
@@ -98,6 +98,27 @@ impl Controller {
             SealingKey::of(bytes)
         };
         resources::seal(read, &keys, &fresh).map_err(NotChanged::Invalid)
+    }
+
+    /// The tokens that count, without their secrets.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn tokens(&self) -> Result<Vec<TokenSummary>, String> {
+        let tokens = self.authority.tokens(unix_seconds());
+        tokens.map_err(|error| error.to_string())
+    }
+
+    /// Ends a token; the member that joined with it stays.
+    ///
+    /// # Errors
+    /// There is no such token, or the store cannot be written.
+    pub fn delete_token(&self, id: &str) -> Result<(), String> {
+        match self.authority.delete_token(id, unix_seconds()) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!("there is no token {id}")),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// The members of the overlay.

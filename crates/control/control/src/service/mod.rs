@@ -5,15 +5,18 @@
 //! - `controller`: the state of the overlay, and who attends. `change`: from one state of the overlay to the next. `in_force`, `published`:
 //!   a state as the controller has it and as nodes get it. `stages`: the states between two of them. `outcome`: what operators are told of changes.
 //! - `part`: one controller of several. `peers`: requests that it passes on to the one that leads.
-//! - `members`: joins, renewals, revocations. `admin`: the requests of operators.
+//! - `members`: joins, renewals, revocations. `admin`: the requests of operators. `comparison`, `explanation`, `overview`: the answers to their
+//!   questions: who would gain and lose what, why an exchange is refused, how far a change has spread.
 
 mod accept;
 pub mod admin;
 mod attend;
 mod binaries;
 mod change;
+mod comparison;
 mod controller;
 mod difference;
+mod explanation;
 mod fleet;
 mod grpc;
 mod guards;
@@ -21,6 +24,7 @@ mod in_force;
 mod members;
 mod offering;
 mod outcome;
+mod overview;
 mod part;
 mod peers;
 mod published;
@@ -35,8 +39,11 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 
+pub use self::comparison::{Comparison, ResourceChange};
 pub use self::controller::{About, Controller};
-pub use self::outcome::{Changed, How, NotChanged, Outcome, Refusal};
+pub use self::explanation::{HopTaken, Inquiry, StepTaken, WayTaken};
+pub use self::outcome::{Changed, How, NotChanged, Outcome, Refusal, Spreading};
+pub use self::overview::Overview;
 
 /// How often a change that spreads is looked at.
 const TICK: Duration = Duration::from_millis(100);

@@ -89,3 +89,20 @@ pub struct Refusal {
     /// Its reason.
     pub reason: String,
 }
+
+/// How far a change has spread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spreading {
+    /// The stage, from 1: each is a state of the overlay on the way to the last one.
+    pub stage: usize,
+    /// The number of stages.
+    pub stages: usize,
+    /// The wave of the stage, from 1: its first one is the canary.
+    pub wave: usize,
+    /// The number of waves of the stage.
+    pub waves: usize,
+    /// Nodes of the wave.
+    pub nodes: Vec<Name>,
+    /// Nodes of the wave that are waited for.
+    pub waiting: Vec<Name>,
+}

@@ -44,6 +44,7 @@ mod outlive;
 mod overlay;
 mod overlay_etcd;
 mod overlay_kinds;
+mod overlay_questions;
 mod own_authority;
 mod pac;
 mod packets;

@@ -1,14 +1,18 @@
 //! Showing changes of an overlay, and waiting until they are in force.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use hermes_api::Revision;
 use hermes_control::service::admin::RollBack;
-use hermes_control::service::{Changed, How, Outcome};
+use hermes_control::service::{Changed, How, Outcome, Spreading};
 use serde_json::Value;
 
 use super::ask::ControllerSocket;
+use super::overview;
 use crate::admin;
 use crate::failure::Failure;
-use crate::output::{Colour, Output};
+use crate::output::{Colour, Output, note};
 
 /// How a change is made, with the name of its author.
 pub(super) fn how() -> How {
@@ -93,10 +97,7 @@ pub(super) async fn follow(
         return Ok(());
     }
 
-    let outcome = controller
-        .get(&format!("/outcome?{}", changed.revision))
-        .await?;
-    let outcome: Outcome = admin::typed(outcome)?;
+    let outcome = ended(controller, changed.revision, output).await?;
     if output.json {
         output.value(&serde_json::json!({ "changed": changed, "outcome": outcome }));
     }
@@ -117,6 +118,39 @@ pub(super) async fn follow(
             "revision {} was stopped at {} and taken back: {}",
             changed.revision, refusal.node, refusal.reason
         ))),
+    }
+}
+
+/// How often a terminal is told how far a change has spread.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The end of a change. A terminal is told meanwhile how far it has spread.
+async fn ended(
+    controller: &ControllerSocket,
+    revision: Revision,
+    output: Output,
+) -> Result<Outcome, Failure> {
+    let path = format!("/outcome?{revision}");
+    let mut ending = pin!(controller.get(&path));
+    let is_told = output.terminal && !output.json;
+    let mut told = String::new();
+    loop {
+        tokio::select! {
+            outcome = ending.as_mut() => return admin::typed(outcome?),
+            () = tokio::time::sleep(LOOK), if is_told => {}
+        }
+        // One that is over, or a controller that does not answer, is told of by the outcome.
+        let Ok(answer) = controller.get("/spreading").await else {
+            continue;
+        };
+        let Ok(Some(spreading)) = admin::typed::<Option<Spreading>>(answer) else {
+            continue;
+        };
+        let words = overview::words(&spreading);
+        if words != told {
+            note(&words);
+            told = words;
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use hermes_api::{Name, Revision};
 use hermes_control::service::admin::NodeView;
+use hermes_control::store::AuditEntry;
 use serde::Deserialize;
 
 use super::ask::ControllerSocket;
@@ -49,6 +50,9 @@ pub async fn get(get: &Get, output: Output) -> Result<(), Failure> {
 /// Arguments of `hermes history`.
 #[derive(Debug, Args)]
 pub struct History {
+    /// Acts beside changes of the resources: who joined, was given a token, or was revoked, when, and by whom.
+    #[arg(long)]
+    audit: bool,
     #[command(flatten)]
     controller: ControllerSocket,
 }
@@ -66,6 +70,9 @@ struct State {
 /// # Errors
 /// The controller cannot be reached.
 pub async fn history(history: &History, output: Output) -> Result<(), Failure> {
+    if history.audit {
+        return audit(&history.controller, output).await;
+    }
     let answer = history.controller.get("/history").await?;
     if output.json {
         output.value(&answer);
@@ -83,6 +90,32 @@ pub async fn history(history: &History, output: Output) -> Result<(), Failure> {
     }
     output.line(table.trim_fmt());
     Ok(())
+}
+
+/// Lists the last acts, and whether their chain is whole.
+async fn audit(controller: &ControllerSocket, output: Output) -> Result<(), Failure> {
+    let mut answer = controller.get("/audit").await?;
+    let broken = answer["broken"].as_str().map(str::to_owned);
+    if output.json {
+        output.value(&answer);
+        return broken.map_or(Ok(()), |_| Err(Failure::told(1)));
+    }
+    let entries: Vec<AuditEntry> = admin::typed(answer["entries"].take())?;
+    let mut table = plain(&["NUMBER", "TIME", "BY", "ACT", "OF"]);
+    for entry in entries {
+        table.add_row([
+            entry.number.to_string(),
+            time(entry.time),
+            entry.who,
+            entry.act,
+            entry.subject,
+        ]);
+    }
+    output.line(table.trim_fmt());
+    match broken {
+        None => Ok(()),
+        Some(reason) => Err(Failure::failed(format!("the audit was changed: {reason}"))),
+    }
 }
 
 /// A Unix time as people write it, in UTC.

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use hermes_api::Name;
-use hermes_control::authority::{Revoked, TokenRequest};
+use hermes_control::authority::{Revoked, TokenRequest, TokenSummary};
 use serde_json::Value;
 
 use super::ask::ControllerSocket;
+use crate::admin;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::table::{NOTHING, plain};
 
 /// Arguments of `hermes token`.
 #[derive(Debug, Args)]
@@ -23,6 +25,10 @@ pub struct TokenArguments {
 enum TokenCommand {
     /// Make a token, and print the command that joins with it.
     Create(Create),
+    /// List the tokens that count, without their secrets.
+    List(List),
+    /// End a token; the node that joined with it stays a member.
+    Delete(DeleteToken),
 }
 
 /// Arguments of `hermes token create`.
@@ -41,16 +47,71 @@ struct Create {
     controller: ControllerSocket,
 }
 
+/// Arguments of `hermes token list`.
+#[derive(Debug, Args)]
+struct List {
+    #[command(flatten)]
+    controller: ControllerSocket,
+}
+
+/// Arguments of `hermes token delete`.
+#[derive(Debug, Args)]
+struct DeleteToken {
+    /// The token, by the ID that `hermes token list` prints.
+    id: String,
+    #[command(flatten)]
+    controller: ControllerSocket,
+}
+
 fn lifetime(text: &str) -> Result<Duration, String> {
     crate::commands::reload::confirmed_within(text)
 }
 
-/// Makes a token.
+/// Makes, lists or ends tokens.
 ///
 /// # Errors
-/// The controller cannot be reached, or there are too many tokens.
+/// The controller cannot be reached, there are too many tokens, or there is none of this ID.
 pub async fn token(token: &TokenArguments, output: Output) -> Result<(), Failure> {
-    let TokenCommand::Create(create) = &token.command;
+    match &token.command {
+        TokenCommand::Create(create) => create_token(create, output).await,
+        TokenCommand::List(list) => list_tokens(list, output).await,
+        TokenCommand::Delete(delete) => delete_token(delete, output).await,
+    }
+}
+
+async fn list_tokens(list: &List, output: Output) -> Result<(), Failure> {
+    let answer = list.controller.get("/tokens").await?;
+    if output.json {
+        output.value(&answer);
+        return Ok(());
+    }
+    let tokens: Vec<TokenSummary> = admin::typed(answer)?;
+    let named = |name: Option<Name>| name.map_or_else(|| NOTHING.to_owned(), |it| it.to_string());
+    let mut table = plain(&["ID", "USER", "NAME", "UNTIL", "NODE"]);
+    for token in tokens {
+        table.add_row([
+            token.id,
+            named(token.user),
+            named(token.name),
+            super::look::time(token.until),
+            named(token.node),
+        ]);
+    }
+    output.line(table.trim_fmt());
+    Ok(())
+}
+
+async fn delete_token(delete: &DeleteToken, output: Output) -> Result<(), Failure> {
+    let answer = delete.controller.post("/tokens/delete", &delete.id).await?;
+    if output.json {
+        output.value(&answer);
+    } else {
+        output.line(format_args!("token {} is no more", delete.id));
+    }
+    Ok(())
+}
+
+async fn create_token(create: &Create, output: Output) -> Result<(), Failure> {
     let request = TokenRequest {
         user: create.user.clone(),
         name: create.name.clone(),

@@ -3,11 +3,14 @@
 pub mod apply;
 pub mod ask;
 pub mod changes;
+pub mod compare;
 pub mod controller;
+pub mod explain;
 pub mod join;
 pub mod look;
 mod member;
 pub mod members;
+pub mod overview;
 
 use std::path::{Path, PathBuf};
 

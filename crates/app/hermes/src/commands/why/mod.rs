@@ -2,6 +2,7 @@
 //!
 //! - `hermes why FILE GET http://VIDEO/one`: what a node with this file would decide
 //! - `hermes why GET http://VIDEO/one`: what the running node would decide
+//! - `hermes why --overlay VIDEO --user alice`: the way of an exchange through an overlay with a controller
 //! - `hermes why kdmqbtrfhcsp`: why the running node refused; that is the `refusal` of `Proxy-Status` and of access records
 
 mod file;
@@ -20,6 +21,7 @@ use hermes_proto::refusal_id::RefusalId;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
+use super::overlay::explain;
 use crate::admin::Which;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -56,14 +58,23 @@ pub struct Why {
     /// Have the running node ask its filters, too.
     #[arg(long)]
     ask: bool,
+    #[command(flatten)]
+    following: Following,
+    #[command(flatten)]
+    overlay: explain::OfOverlay,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Whether further nodes are asked.
+#[derive(Debug, Args)]
+struct Following {
     /// Follow a refusal over the nodes of its path: those that run here, and those of --also.
     #[arg(long)]
     all: bool,
     /// Admin socket of a further node to ask, such as one of another machine that a tunnel brings here; may be repeated.
     #[arg(long, value_name = "PATH", requires = "all")]
     also: Vec<PathBuf>,
-    #[command(flatten)]
-    which: Which,
 }
 
 /// Where an exchange comes from, and when.
@@ -152,6 +163,10 @@ fn is_id(word: &str) -> bool {
 /// With exit code 2 if the file is not valid or the question is none, with 3 if the node cannot be reached, with 1 if the exchange
 /// is refused or what was refused is not known.
 pub async fn run(why: &Why, output: Output) -> Result<(), Failure> {
+    if why.overlay.overlay {
+        let user = why.user.as_deref().unwrap_or_default();
+        return explain::run(&why.overlay, &why.words, user, output).await;
+    }
     let accounts = match why.asked()? {
         Wanted::File(file, words) => {
             let supposed = why.supposed(words);
@@ -166,11 +181,13 @@ pub async fn run(why: &Why, output: Output) -> Result<(), Failure> {
             let socket = why.which.socket()?;
             vec![running::suppose(&socket, &why.supposed(words)).await?]
         }
-        Wanted::Refused(id) if why.all => running::follow(&why.which, &why.also, id).await?,
+        Wanted::Refused(id) if why.following.all => {
+            running::follow(&why.which, &why.following.also, id).await?
+        }
         Wanted::Refused(id) => vec![running::refused(&why.which, id).await?],
     };
 
-    show_all(&accounts, why.all, output);
+    show_all(&accounts, why.following.all, output);
     // To be told why something was refused is a success.
     let refused = |account: &Account| !account.allowed && account.happened.is_none();
     if accounts.iter().any(refused) {

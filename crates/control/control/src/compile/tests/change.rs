@@ -1,14 +1,16 @@
 //! A change spreads over a random overlay, node by node, while exchanges go on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 use fastrand::Rng;
 use hermes_api::Name;
 
-use super::super::{Compiled, Compiler, Documents, Recipient, Turn, between, mixed, turns};
+use super::super::{
+    Compiled, Compiler, Documents, Network, Recipient, SupposedExchange, Turn, between, mixed,
+    turns,
+};
 use super::overlay::{Fate, Sketch, TARGETS, USERS};
-use super::walk::{JudgingNode, Network, Request, is_sound, overlay, seeds};
+use super::walk::{follow, is_sound, overlay, seeds};
 use super::{DOMAIN, tree};
 use crate::resources::Tree;
 
@@ -29,7 +31,7 @@ fn compiled(tree: &Tree) -> Option<BTreeMap<String, Compiled>> {
 }
 
 /// Asserts what becomes of every exchange, between two states.
-fn assert_fates(network: &Network, states: [&Sketch; 2], said: &str) {
+fn assert_fates(network: &Network<'_>, states: [&Sketch; 2], said: &str) {
     let ingresses = states[0]
         .nodes
         .iter()
@@ -40,13 +42,8 @@ fn assert_fates(network: &Network, states: [&Sketch; 2], said: &str) {
             .into_iter()
             .flat_map(|user| TARGETS.map(|target| (user, target)))
         {
-            let certificate = format!("spiffe://{DOMAIN}/user/{user}/laptop");
-            let end = network.follow(
-                &format!("n{ingress}"),
-                &certificate,
-                Request { user, target },
-                0,
-            );
+            let exchange = SupposedExchange::get(user, target);
+            let end = follow(network, &format!("n{ingress}"), exchange);
             let fates = states.map(|state| state.fate(user, target));
             let said = || format!("{said}: {user} {target} at n{ingress}: {end:?}, {fates:?}");
             match (&end, fates) {
@@ -122,10 +119,12 @@ fn spread(
     }
 }
 
-fn network(state: &State) -> Network {
-    let nodes = state.iter();
-    let nodes = nodes.map(|(name, compiled)| (name.clone(), Rc::new(JudgingNode::of(compiled))));
-    Network(nodes.collect())
+fn network(state: &State) -> Network<'static> {
+    let mut network = Network::new(DOMAIN, []);
+    for (name, compiled) in state {
+        network.replace(&name.parse().unwrap(), &compiled.document);
+    }
+    network
 }
 
 #[test]
@@ -147,9 +146,7 @@ fn an_exchange_that_both_states_let_pass_never_fails_while_a_change_spreads() {
             proof.unwrap_or_else(|findings| {
                 panic!("seed {seed}: {name}: {findings}\n{}", compiled.document)
             });
-            network
-                .0
-                .insert(name.clone(), Rc::new(JudgingNode::of(compiled)));
+            network.replace(&name.parse().unwrap(), &compiled.document);
             assert_fates(
                 &network,
                 [&sketch, &next],
@@ -210,22 +207,15 @@ fn services_that_change_places_between_two_nodes_move_in_two_turns() {
     assert_eq!(steps.len(), 2, "{steps:?}");
     assert_eq!(steps[0].decided, BTreeSet::from(["mail".to_owned()]));
 
-    let certificate = format!("spiffe://{DOMAIN}/user/alice/laptop");
     let mut network = network(&before);
     spread(&before, &after, &steps, &mut |name, compiled, stage| {
         compiled.prove(&next).unwrap();
-        network
-            .0
-            .insert(name.clone(), Rc::new(JudgingNode::of(compiled)));
+        network.replace(&name.parse().unwrap(), &compiled.document);
         for (at, target) in ["a", "b"]
             .into_iter()
             .flat_map(|at| ["video", "mail"].map(|target| (at, target)))
         {
-            let request = Request {
-                user: "alice",
-                target,
-            };
-            let end = network.follow(at, &certificate, request, 0);
+            let end = follow(&network, at, SupposedExchange::get("alice", target));
             assert!(end.is_ok(), "{name} {stage}: {target} at {at}: {end:?}");
         }
     });
@@ -234,21 +224,11 @@ fn services_that_change_places_between_two_nodes_move_in_two_turns() {
     let mut network = self::network(&before);
     let mut failed = false;
     spread(&before, &after, &once, &mut |name, compiled, _| {
-        network
-            .0
-            .insert(name.clone(), Rc::new(JudgingNode::of(compiled)));
+        network.replace(&name.parse().unwrap(), &compiled.document);
         for target in ["video", "mail"] {
-            let request = Request {
-                user: "alice",
-                target,
-            };
-            failed |= ["a", "b"].into_iter().any(|at| {
-                let walk = || network.follow(at, &certificate, request, 0);
-                !matches!(
-                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk)),
-                    Ok(Ok(_))
-                )
-            });
+            failed |= ["a", "b"]
+                .into_iter()
+                .any(|at| follow(&network, at, SupposedExchange::get("alice", target)).is_err());
         }
     });
     assert!(failed);

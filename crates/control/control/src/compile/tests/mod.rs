@@ -5,6 +5,7 @@
     reason = "a test that cannot be set up has failed"
 )]
 
+mod access;
 mod change;
 mod golden;
 mod mistakes;

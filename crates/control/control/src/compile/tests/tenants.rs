@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 
-use super::super::Compiler;
+use super::super::{Compiler, SupposedExchange};
 use super::overlay::{Fate, Sketch, TARGETS, USERS, adder};
-use super::walk::{Network, Request, is_sound, seeds};
+use super::walk::{follow, is_sound, network, seeds};
 use super::{DOMAIN, documents, tree};
 use crate::resources::{Kind, Tree};
 
@@ -106,7 +106,8 @@ fn users_reach_what_is_their_tenants_with_and_without_other_tenants() {
     for seed in seeds() {
         let composed = composed(&mut Rng::with_seed(seed));
         for tenants in [&["blue", "red"][..], &["red"], &["blue"]] {
-            let network = Network::of(&composed.tree(tenants));
+            let documents = documents(&composed.tree(tenants));
+            let network = network(&documents);
             let ingresses = composed.nodes.nodes.iter().enumerate();
             let ingresses = ingresses.filter(|(_, node)| node.ingress);
             for (ingress, _) in ingresses {
@@ -114,9 +115,8 @@ fn users_reach_what_is_their_tenants_with_and_without_other_tenants() {
                     .iter()
                     .flat_map(|user| targets.iter().map(move |target| (user, target)))
                 {
-                    let certificate = format!("spiffe://{DOMAIN}/user/{user}/laptop");
-                    let request = Request { user, target };
-                    let end = network.follow(&format!("n{ingress}"), &certificate, request, 0);
+                    let exchange = SupposedExchange::get(user, target);
+                    let end = follow(&network, &format!("n{ingress}"), exchange);
                     let said =
                         format!("seed {seed}, {tenants:?}: {user} {target} at n{ingress}: {end:?}");
                     match composed.fate(tenants, user, target) {

@@ -1,15 +1,12 @@
 //! Exchanges walk through random overlays, hop by hop, as each node would judge them.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use fastrand::Rng;
-use hermes_config::model::{Document, ExchangeKind, Hops, Terminate};
-use hermes_rules::judge::{Arrived, ArrivedPath, Authenticated, Entrance, Unrouted};
-use hermes_rules::{Fields, Rules, Source, Target};
-use http::{HeaderValue, Method};
+use hermes_config::model::ExchangeKind;
+use hermes_rules::judge::RemovedFields;
 
-use super::super::{Compiled, Compiler, Recipient};
+use super::super::{Compiled, Compiler, Network, Recipient, SupposedExchange};
 use super::overlay::{Fate, Sketch, TARGETS, USERS, key};
 use super::{DOMAIN, documents};
 use crate::resources::{Kind, Resource, Tree};
@@ -52,146 +49,33 @@ pub(super) fn is_sound(compiler: &Compiler<'_>, tree: &Tree) -> bool {
     })
 }
 
-/// A node as it judges.
-pub(super) struct JudgingNode {
-    document: Document,
-    rules: Rules<()>,
-}
-
-/// All nodes of an overlay.
-pub(super) struct Network(pub(super) BTreeMap<String, Rc<JudgingNode>>);
-
-impl Network {
-    pub(super) fn of(tree: &Tree) -> Self {
-        let nodes =
-            documents(tree)
-                .into_iter()
-                .filter_map(|(recipient, compiled)| match recipient {
-                    Recipient::Node(name) => {
-                        Some((name.to_string(), Rc::new(JudgingNode::of(&compiled))))
-                    }
-                    Recipient::Devices => None,
-                });
-        Self(nodes.collect())
-    }
-
-    /// Follows an exchange that this certificate brings to a node, over every next hop; returns the upstreams where it ends, and after how many
-    /// hops at most.
-    pub(super) fn follow(
-        &self,
-        at: &str,
-        certificate: &str,
-        request: Request<'_>,
-        hops: usize,
-    ) -> Result<BTreeMap<String, usize>, String> {
-        assert!(hops < 8, "it turns in a circle at {at}");
-        let node = &self.0[at];
-        let judged = node
-            .judge(certificate, request)
-            .map_err(|refusal| format!("{hops} {at}: {refusal}"))?;
-        let route = judged.0;
-        if let Some(Terminate::Upstream(service)) = &route.terminate {
-            return Ok(BTreeMap::from([(service.clone(), hops)]));
+/// Follows an exchange that enters at a node; returns the upstreams where it ends, and after how many hops at most.
+pub(super) fn follow(
+    network: &Network<'_>,
+    at: &str,
+    exchange: SupposedExchange<'_>,
+) -> Result<BTreeMap<String, usize>, String> {
+    let walk = network.walk(&at.parse().unwrap(), exchange);
+    assert!(
+        walk.hops.iter().all(|hop| hop.depth < 8),
+        "it turns in a circle at {at}"
+    );
+    match walk.refusal() {
+        Some(hop) => Err(format!("{} {}: {}", hop.depth, hop.node, hop.said)),
+        None => {
+            let ends = walk.ends().unwrap().into_iter();
+            Ok(ends.map(|(end, hops)| (end.to_owned(), hops)).collect())
         }
-        let Some(Hops::One(next)) = &route.to else {
-            return Err(format!("{hops} {at}: {:?} leads nowhere", route.name));
-        };
-
-        let own = format!("spiffe://{DOMAIN}/node/{at}");
-        let mut ends = BTreeMap::new();
-        let upstream = &node.document.upstreams[next];
-        let attached = upstream.attached.iter().map(ToString::to_string);
-        let named = upstream.endpoints.iter().map(|endpoint| {
-            let name = endpoint.server_name().unwrap().split('.').next();
-            name.unwrap().to_owned()
-        });
-        for next in attached.chain(named) {
-            ends.extend(self.follow(&next, &own, request, hops + 1)?);
-        }
-        Ok(ends)
     }
 }
 
-/// A request for a target under the name of a user.
-#[derive(Clone, Copy)]
-pub(super) struct Request<'a> {
-    pub(super) user: &'a str,
-    pub(super) target: &'a str,
-}
-
-/// A route that an exchange takes.
-struct Taken(hermes_config::model::Route);
-
-impl JudgingNode {
-    pub(super) fn of(compiled: &Compiled) -> Self {
-        let document: Document = serde_json::from_value(compiled.document.clone()).unwrap();
-        let node = document.node.clone().unwrap();
-        let rules = Rules::compile(&document, node.into(), |_, _| Some(())).unwrap();
-        Self { document, rules }
-    }
-
-    fn judge(&self, certificate: &str, request: Request<'_>) -> Result<Taken, Unrouted> {
-        self.judge_as(ExchangeKind::Http, None, certificate, request)
-    }
-
-    fn judge_as(
-        &self,
-        kind: ExchangeKind,
-        protocol: Option<&str>,
-        certificate: &str,
-        request: Request<'_>,
-    ) -> Result<Taken, Unrouted> {
-        let known = self
-            .rules
-            .peers
-            .certified([certificate].into_iter(), Some(certificate));
-        // A node without the listener has attached itself to the node that sends.
-        let by_attachment = format!("attach-{}", certificate.rsplit('/').next().unwrap());
-        let listeners = &self.document.listeners;
-        let entrance = match listeners.contains_key("overlay") {
-            true => "overlay",
-            false => by_attachment.as_str(),
-        };
-        let arrived = Arrived {
-            entrance: Entrance {
-                name: entrance,
-                config: &listeners[entrance],
-                user: None,
-            },
-            source: known.unwrap_or(Source::Client),
-            authenticated: Authenticated {
-                user: Some(certificate),
-                by_certificate: true,
-                ..Authenticated::default()
-            },
-            kind,
-            target_host: request.target,
-            target: Target::Host {
-                name: request.target,
-                port: 80,
-            },
-            authority: None,
-            method: &Method::GET,
-            path: ArrivedPath {
-                path: "/",
-                query: None,
-            },
-            protocol,
-            peer: None,
-            tls_peer: Some(certificate),
-        };
-        let mut fields = Fields::new();
-        if !request.user.is_empty() {
-            fields.append("user", HeaderValue::from_str(request.user).unwrap());
-        }
-        let judged = self.rules.judge(
-            &arrived,
-            fields,
-            0,
-            &mut hermes_rules::judge::RemovedFields::default(),
-        )?;
-        Ok(Taken(judged.route.config.clone()))
-    }
+/// The nodes of these documents.
+pub(super) fn network(documents: &[(Recipient, Compiled)]) -> Network<'_> {
+    let documents = documents.iter();
+    Network::new(
+        DOMAIN,
+        documents.map(|(recipient, compiled)| (recipient, &compiled.document)),
+    )
 }
 
 #[test]
@@ -200,7 +84,8 @@ fn allowed_exchanges_reach_their_service_and_others_end_where_they_enter() {
     let mut far = 0;
     for seed in seeds() {
         let (sketch, tree) = overlay(&mut Rng::with_seed(seed));
-        let network = Network::of(&tree);
+        let documents = documents(&tree);
+        let network = network(&documents);
         let ingresses = sketch
             .nodes
             .iter()
@@ -211,9 +96,8 @@ fn allowed_exchanges_reach_their_service_and_others_end_where_they_enter() {
             .into_iter()
             .flat_map(|user| TARGETS.map(|target| (user, target)))
         {
-            let certificate = format!("spiffe://{DOMAIN}/user/{user}/laptop");
             for ingress in &ingresses {
-                let end = network.follow(ingress, &certificate, Request { user, target }, 0);
+                let end = follow(&network, ingress, SupposedExchange::get(user, target));
                 match sketch.fate(user, target) {
                     Fate::Reaches(service) => {
                         let end = end.unwrap_or_else(|refusal| {
@@ -249,10 +133,11 @@ fn certificates_that_send_nothing_to_a_node_are_refused_there() {
     let mut refused = 0;
     for seed in seeds() {
         let (sketch, tree) = overlay(&mut Rng::with_seed(seed));
-        let network = Network::of(&tree);
+        let documents = documents(&tree);
+        let network = network(&documents);
         for (index, node) in sketch.nodes.iter().enumerate() {
             let name = format!("n{index}");
-            let judging = &network.0[&name];
+            let judging = network.node(&name.parse().unwrap()).unwrap();
             // Only the nodes that it has chosen itself send to a node that attaches.
             if node.attach.is_some() {
                 continue;
@@ -276,10 +161,8 @@ fn certificates_that_send_nothing_to_a_node_are_refused_there() {
                 for target in TARGETS {
                     let judged = judging.judge(
                         &certificate,
-                        Request {
-                            user: "alice",
-                            target,
-                        },
+                        SupposedExchange::get("alice", target),
+                        &mut RemovedFields::default(),
                     );
                     assert!(judged.is_err(), "seed {seed}: {certificate} at {name}");
                     refused += 1;
@@ -363,15 +246,17 @@ fn a_change_of_what_a_document_does_not_read_leaves_it_as_it_is() {
 #[test]
 fn a_node_is_attached_under_its_own_name_and_asks_for_nothing_else() {
     let tree = super::tree(super::golden::ATTACHED);
-    let hub = &Network::of(&tree).0["hub"];
-    let request = Request {
-        user: "",
-        target: "hub",
+    let documents = documents(&tree);
+    let hub = network(&documents).node(&"hub".parse().unwrap()).unwrap();
+    let mut steps = RemovedFields::default();
+    let attaching = SupposedExchange {
+        kind: ExchangeKind::Upgrade,
+        ..SupposedExchange::get("", "hub")
     };
-    let attach = |certificate: &str| {
+    let mut attach = |certificate: &str| {
         let certificate = format!("spiffe://{DOMAIN}/{certificate}");
-        let judged = hub.judge_as(ExchangeKind::Upgrade, Some("ptth"), &certificate, request);
-        judged.map(|Taken(route)| serde_json::to_value(route.attach).unwrap())
+        let judged = hub.judge_protocol(Some("ptth"), &certificate, attaching, &mut steps);
+        judged.map(|route| serde_json::to_value(route.attach).unwrap())
     };
     assert_eq!(attach("node/cabin").unwrap(), serde_json::json!("cabin"));
     assert_eq!(attach("node/boat").unwrap(), serde_json::json!("boat"));
@@ -379,10 +264,8 @@ fn a_node_is_attached_under_its_own_name_and_asks_for_nothing_else() {
     assert!(attach("user/alice/cabin").is_err());
     let get = hub.judge(
         &format!("spiffe://{DOMAIN}/node/cabin"),
-        Request {
-            user: "",
-            target: "video",
-        },
+        SupposedExchange::get("", "video"),
+        &mut RemovedFields::default(),
     );
     assert!(get.is_err());
 }
