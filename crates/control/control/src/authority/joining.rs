@@ -120,9 +120,20 @@ impl Authority {
         if !allowed.is_empty() && !allowed.iter().any(is_allowed) {
             return Err(JoinRefused::Binary);
         }
+        // Before the request for a certificate, whose signature costs more to verify than a guess costs to send.
+        self.token_of(request, now)?;
         let key = public_key(&request.request)?;
         let member = self.redeem(request, &fingerprint(&key), now)?;
         self.issue(&member, &key, now)
+    }
+
+    /// The token that is shown.
+    fn token_of(&self, request: &JoinRequest, now: u64) -> Result<TokenRecord, JoinRefused> {
+        let record = TokenRecord::key(&request.token_id);
+        let token: Option<TokenRecord> = self.records.get(&record)?;
+        let token =
+            token.filter(|token| token.until > now && token.has_secret(&request.token_secret));
+        token.ok_or(JoinRefused::Unknown)
     }
 
     /// The member of a token, which belongs to the first key from now on.
@@ -133,11 +144,7 @@ impl Authority {
         now: u64,
     ) -> Result<MemberRecord, JoinRefused> {
         for _ in 0..TRIES {
-            let record = TokenRecord::key(&request.token_id);
-            let token: Option<TokenRecord> = self.records.get(&record)?;
-            let token =
-                token.filter(|token| token.until > now && token.has_secret(&request.token_secret));
-            let token = token.ok_or(JoinRefused::Unknown)?;
+            let token = self.token_of(request, now)?;
             if let Some(redeemed) = &token.redeemed {
                 if redeemed.key != *key {
                     tracing::warn!(token = token.id, node = %redeemed.node, "another key shows a token: stolen?");
@@ -165,7 +172,7 @@ impl Authority {
             };
             // Both or none: a token is never used up without a member.
             let changes = [
-                change(&record, Some(&token), Some(&redeemed)),
+                change(&TokenRecord::key(&token.id), Some(&token), Some(&redeemed)),
                 change(&member.key(), None, Some(&member)),
             ];
             let changed = self.records.swap_told(&changes, &act)?;

@@ -262,7 +262,7 @@ async fn serve_one(
         Err(reason) => return tracing::warn!(%from, "a connection is closed: {reason}"),
     };
 
-    let caller = grpc::Caller { chain, from };
+    let caller = grpc::Caller::new(chain, from);
     let controller = controller.clone();
     let service = service_fn(move |request: http::Request<Incoming>| {
         let controller = controller.clone();

@@ -15,7 +15,7 @@ use tonic::{Status, Streaming};
 
 use super::controller::Controller;
 use super::fleet::{Arrival, Session};
-use super::offering::{Offering, pieces};
+use super::offering::{Offering, pieces, words};
 use crate::authority::Member;
 
 /// How long a node may take to say hello.
@@ -124,7 +124,7 @@ fn arrival(member: Member, hello: &Hello) -> Result<Arrival, Status> {
     }
     Ok(Arrival {
         member,
-        version: hello.version.clone(),
+        version: words(&hello.version),
         binary: Hash::try_from(&*hello.binary).ok(),
     })
 }

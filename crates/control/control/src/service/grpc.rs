@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use hermes_api::{
@@ -37,12 +38,43 @@ const BUFFER: usize = 512;
 /// Bytes of messages that are sent together.
 const YIELD: usize = 32 * 1024;
 
+/// Joins of one connection. Each costs a question to the store and a line of the log: who guesses tokens pays with a handshake,
+/// whose rate is bounded.
+#[doc(alias = "bound")]
+const JOINS: u32 = 8;
+
 /// Who is on the other end of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     /// Its certificates, whose key it has; not judged yet.
     pub(super) chain: Option<Arc<[CertificateDer<'static>]>>,
     pub(super) from: SocketAddr,
+    /// How often it has asked to join.
+    joins: Arc<AtomicU32>,
+}
+
+impl Caller {
+    pub(super) fn new(chain: Option<Arc<[CertificateDer<'static>]>>, from: SocketAddr) -> Self {
+        Self {
+            chain,
+            from,
+            joins: Arc::default(),
+        }
+    }
+
+    /// # Errors
+    /// The connection has asked to join as often as one may.
+    fn may_join(&self) -> Result<(), Status> {
+        // The bound of its requests at once keeps the count from coming round.
+        if self.joins.load(Ordering::Relaxed) < JOINS
+            && self.joins.fetch_add(1, Ordering::Relaxed) < JOINS
+        {
+            return Ok(());
+        }
+        Err(Status::resource_exhausted(format!(
+            "a connection may ask to join {JOINS} times; connect again"
+        )))
+    }
 }
 
 /// Answers one call.
@@ -120,6 +152,7 @@ async fn join(
     caller: Caller,
     request: Request<JoinRequest>,
 ) -> Result<Response<JoinAnswer>, Status> {
+    caller.may_join()?;
     let request = request.into_inner();
     let from = caller.from;
     let joined = blocking(move || controller.join(&request, unix_seconds())).await?;
@@ -219,5 +252,19 @@ where
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         Box::pin((self.0)(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_guesses_few_tokens() {
+        let caller = Caller::new(None, ([127, 0, 0, 1], 1).into());
+        let asked = (0..10_000).filter(|_| caller.clone().may_join().is_ok());
+        assert_eq!(asked.count(), 8);
+        let other = Caller::new(None, ([127, 0, 0, 1], 2).into());
+        assert!(other.may_join().is_ok());
     }
 }

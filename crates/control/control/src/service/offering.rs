@@ -1,5 +1,6 @@
 //! Offers to one node, and its answers. Without input or output.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hermes_api::{
@@ -19,6 +20,10 @@ const MISTAKES: usize = 20;
 /// Letters of a node's words that are kept.
 #[doc(alias = "bound")]
 const WORDS: usize = 2000;
+
+/// How often a part of one offer is sent: a node that had no use for it while an earlier offer was put in force asks again.
+#[doc(alias = "bound")]
+const SENT: u32 = 16;
 
 /// The side of the controller in the stream of one node.
 pub(super) struct Offering {
@@ -44,6 +49,8 @@ struct Offered {
     mark: Mark,
     /// The state whose parts the node may ask for.
     published: Arc<Published>,
+    /// How often each part was sent.
+    sent: BTreeMap<Hash, u32>,
 }
 
 /// The consequence of a target.
@@ -116,6 +123,7 @@ impl Offering {
             revision: target.published.revision,
             mark: target.mark,
             published: target.published,
+            sent: BTreeMap::new(),
         });
         Followed {
             say: Some(Content::Offer(Offer {
@@ -157,17 +165,29 @@ impl Offering {
         }
     }
 
-    /// Parts of the last offer. A node that asks for other ones is told nothing of them.
-    pub(super) fn parts(&self, hashes: &[Vec<u8>]) -> Vec<Part> {
-        let Some(offered) = &self.offered else {
+    /// Parts of the last offer, each once a message. A node that asks for other ones is told nothing of them.
+    pub(super) fn parts(&mut self, hashes: &[Vec<u8>]) -> Vec<Part> {
+        let Some(offered) = &mut self.offered else {
             return Vec::new();
         };
-        let recipient = self.recipient(&offered.published);
+        let recipient = offered.published.recipient(&self.node, self.user.as_ref());
         let hashes = hashes
             .iter()
             .filter_map(|hash| Hash::try_from(&**hash).ok());
-        let parts = hashes.filter_map(|hash| offered.published.part(&recipient, &hash));
-        parts.cloned().collect()
+        // A short message that says a hash often would bring a long part as often.
+        let hashes: BTreeSet<Hash> = hashes.collect();
+        let mut parts = Vec::new();
+        for hash in hashes {
+            let Some(part) = offered.published.part(&recipient, &hash) else {
+                continue;
+            };
+            let sent = offered.sent.entry(hash).or_insert(0);
+            if *sent < SENT {
+                *sent += 1;
+                parts.push(part.clone());
+            }
+        }
+        parts
     }
 
     /// The node has said how far it has come; `None` if that is about an offer that was replaced.
@@ -192,7 +212,7 @@ impl Offering {
                 mistakes: mistakes
                     .map(|mistake| self.located(offered, mistake))
                     .collect(),
-                report: word.report.chars().take(WORDS).collect(),
+                report: words(&word.report),
                 health: word.health,
             },
         })
@@ -207,9 +227,8 @@ impl Offering {
 
     /// A mistake of a node's document as one of the resource that it was made of, with file and line where they are known.
     fn located(&self, offered: &Offered, mistake: Mistake) -> String {
-        let reason: String = mistake.reason.chars().take(WORDS).collect();
         // The path is one of the node's document: the operator knows only his resources.
-        let problem = Problem::new(mistake.path, reason);
+        let problem = Problem::new(words(&mistake.path), words(&mistake.reason));
         let recipient = self.recipient(&offered.published);
         match offered.published.document(&recipient) {
             Some(document) => {
@@ -225,6 +244,17 @@ impl Offering {
     }
 }
 
+/// A node's words as logs, histories and terminals of operators may have them: cut, on one line, and without letters that steer a
+/// terminal or turn the direction of what follows.
+pub(super) fn words(text: &str) -> String {
+    let shown = |letter: char| match letter {
+        '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => ' ',
+        letter if letter.is_control() => ' ',
+        letter => letter,
+    };
+    text.chars().take(WORDS).map(shown).collect()
+}
+
 /// The pieces of a part, each made when it is sent.
 pub(super) fn pieces(part: &Part) -> impl Iterator<Item = BlobPart> {
     let count = part.bytes.chunks(MAX_PART).len();
@@ -235,3 +265,6 @@ pub(super) fn pieces(part: &Part) -> impl Iterator<Item = BlobPart> {
         last: index + 1 == count,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -329,3 +329,16 @@ fn lists_count_in_all_generations_and_a_week_without_a_controller() {
             .unwrap_err();
     }
 }
+
+#[test]
+fn nothing_of_a_request_is_read_before_its_token_is_known() {
+    let authority = authority();
+    let guessed = JoinRequest {
+        token_id: "guess".to_owned(),
+        token_secret: "guess".to_owned(),
+        request: vec![0; 64],
+        ..JoinRequest::default()
+    };
+    let refused = authority.join(&guessed, &[], NOW);
+    assert_eq!(refused, Err(JoinRefused::Unknown));
+}
