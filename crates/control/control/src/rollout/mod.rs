@@ -6,6 +6,8 @@
 //! stage ends the change: the nodes that have it go back. So does one whose exchanges fail, or take longer, since it has the stage
 //! that decides anew: the first nodes of each rank are looked at before others follow.
 //!
+//! A device is its user's machine, and may be anybody's: the devices of one user alone stop a change only while no other user's attends.
+//!
 //! There is no input, output or clock in here: messages come in by methods, and each returns the [`Event`]s that follow.
 
 mod judgement;
@@ -24,6 +26,10 @@ pub use waves::{Order, RankedNode, Stage, Wave, waves};
 /// How long a wave waits for nodes that attend and say nothing, in milliseconds. Then the change ends as if they had refused.
 #[doc(alias = "bound")]
 const SILENCE: u64 = 30_000;
+
+/// Users whose devices have to refuse a change to stop it, where so many attend.
+#[doc(alias = "bound")]
+const DOUBTERS: usize = 2;
 
 /// The consequence of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +70,10 @@ pub struct Rollout {
     /// When the wave began, in milliseconds.
     began: u64,
     looking: Looking,
+    /// The user of each device.
+    owners: BTreeMap<Name, Name>,
+    /// Users whose devices have refused it.
+    doubters: BTreeSet<Name>,
     is_over: bool,
 }
 
@@ -79,8 +89,17 @@ impl Rollout {
             waiting: BTreeSet::new(),
             began: 0,
             looking: Looking::new(bake),
+            owners: BTreeMap::new(),
+            doubters: BTreeSet::new(),
             is_over: false,
         }
+    }
+
+    /// With the user of each device.
+    #[must_use]
+    pub fn of_users(mut self, owners: BTreeMap<Name, Name>) -> Self {
+        self.owners = owners;
+        self
     }
 
     /// The stage that a node should have now.
@@ -194,9 +213,20 @@ impl Rollout {
             return Vec::new();
         }
         match self.looking.heard(node, health) {
-            Some(reason) => self.stop(node.clone(), reason),
-            None => self.tick(now, attends),
+            Some(reason) if self.is_stopped_by(node, attends) => self.stop(node.clone(), reason),
+            _ => self.tick(now, attends),
         }
+    }
+
+    /// Whether a node that does not want the change ends it.
+    fn is_stopped_by(&mut self, node: &Name, attends: &dyn Fn(&Name) -> bool) -> bool {
+        let Some(user) = self.owners.get(node) else {
+            return true;
+        };
+        self.doubters.insert(user.clone());
+        let there = self.owners.iter().filter(|(device, _)| attends(device));
+        let there: BTreeSet<_> = there.map(|(_, user)| user).collect();
+        self.doubters.len() >= there.len().min(DOUBTERS)
     }
 
     /// Brings one node up to the last stage at once, ahead of its wave. An operator has asked for that.
@@ -213,12 +243,23 @@ impl Rollout {
     }
 
     /// A node has refused a stage.
-    pub fn refused(&mut self, node: &Name, stage: Stage, reason: &str) -> Vec<Event> {
+    pub fn refused(
+        &mut self,
+        node: &Name,
+        stage: Stage,
+        reason: &str,
+        now: u64,
+        attends: &dyn Fn(&Name) -> bool,
+    ) -> Vec<Event> {
         // A node that had been told another stage in the meantime refuses what no one asks of it any more.
         if self.is_over || stage == 0 || self.target(node) != stage {
             return Vec::new();
         }
-        self.stop(node.clone(), reason.to_owned())
+        if self.is_stopped_by(node, attends) {
+            return self.stop(node.clone(), reason.to_owned());
+        }
+        self.waiting.remove(node);
+        self.tick(now, attends)
     }
 
     /// A node is gone: it is not waited for, and gets the stage that it should have when it comes back.
@@ -234,12 +275,14 @@ impl Rollout {
         if self.is_over {
             return Vec::new();
         }
-        if let Some(node) = self.waiting.first() {
-            if now.saturating_sub(self.began) < SILENCE {
-                return Vec::new();
+        if !self.waiting.is_empty() && now.saturating_sub(self.began) < SILENCE {
+            return Vec::new();
+        }
+        for node in std::mem::take(&mut self.waiting) {
+            if self.is_stopped_by(&node, attends) {
+                let reason = format!("it has said nothing for {} s", SILENCE / 1000);
+                return self.stop(node, reason);
             }
-            let reason = format!("it has said nothing for {} s", SILENCE / 1000);
-            return self.stop(node.clone(), reason);
         }
 
         let wave = self

@@ -74,7 +74,7 @@ fn the_next_wave_waits_for_the_one_before() {
 fn a_refusal_stops_before_the_next_wave() {
     let mut rollout = Rollout::new(vec![vec![canary(0), canary(1)]], Bake::default());
     rollout.begin(0, &all);
-    let stopped = rollout.refused(&name(0), 1, "routes[0].to: no");
+    let stopped = rollout.refused(&name(0), 1, "routes[0].to: no", 1, &all);
     assert!(matches!(&stopped[..], [Event::Stopped { node, .. }] if *node == name(0)));
     assert_eq!(rollout.target(&name(0)), 0);
     assert_eq!(rollout.in_force(&name(0), 1, 9, &all), []);
@@ -265,4 +265,38 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn devices_of_one_user_stop_no_change_while_others_attend() {
+    let users = ["alice", "alice", "bob", "carol"];
+    let owners = users.iter().enumerate();
+    let owners: BTreeMap<_, _> = owners
+        .map(|(index, user)| (name(index), user.parse().unwrap()))
+        .collect();
+    let waves = vec![canary(0), Wave::of((1..4).map(name))];
+    let begun = || {
+        let mut rollout =
+            Rollout::new(vec![waves.clone()], Bake::default()).of_users(owners.clone());
+        rollout.begin(0, &all);
+        rollout
+    };
+    let reached = |events: &[Event]| matches!(events, [Event::Reach { .. }]);
+    let stopped = |events: &[Event]| matches!(events, [Event::Stopped { .. }]);
+
+    // Whether it refuses or says nothing: the others get the change.
+    let mut rollout = begun();
+    assert!(reached(&rollout.refused(&name(0), 1, "no", 1, &all)));
+    assert_eq!(rollout.refused(&name(1), 1, "no", 2, &all), []);
+    assert_eq!(rollout.in_force(&name(2), 1, 3, &all), []);
+    assert_eq!(rollout.in_force(&name(3), 1, 4, &all), [Event::Done]);
+    let mut rollout = begun();
+    assert!(reached(&rollout.tick(SILENCE, &all)));
+
+    // A second user doubts it, too; or no other one is there to tell.
+    let mut rollout = begun();
+    rollout.refused(&name(0), 1, "no", 1, &all);
+    assert!(stopped(&rollout.refused(&name(2), 1, "no", 2, &all)));
+    let alone = |node: &Name| *node == name(0);
+    assert!(stopped(&begun().refused(&name(0), 1, "no", 1, &alone)));
 }

@@ -260,7 +260,9 @@ impl Fleet {
         self.stages = vec![before];
         self.stages.extend(change.stages);
         self.back = Some(change.back);
-        self.rollout = Some(Rollout::new(change.waves, change.bake));
+        let devices = self.nodes.values();
+        let owners = devices.filter_map(|record| Some((record.node.clone(), record.user.clone()?)));
+        self.rollout = Some(Rollout::new(change.waves, change.bake).of_users(owners.collect()));
         self.is_unsettled = true;
         self.step(|rollout, attends| rollout.begin(now, attends))
     }
@@ -328,7 +330,8 @@ impl Fleet {
                 }
                 self.step(|rollout, attends| rollout.in_force(node, mark.stage, now, attends))
             }
-            Progress::Refused => self.step(|rollout, _| rollout.refused(node, mark.stage, &reason)),
+            Progress::Refused => self
+                .step(|rollout, attends| rollout.refused(node, mark.stage, &reason, now, attends)),
             Progress::Stored | Progress::Returned => Vec::new(),
         }
     }
