@@ -63,7 +63,7 @@ fn longest(class: usize) -> u64 {
 
 /// The class of a duration.
 fn class(micros: u64) -> usize {
-    let above = micros.max(SHORTEST);
+    let above = micros.clamp(SHORTEST, SHORTEST << DOUBLINGS);
     let doublings = (above / SHORTEST).ilog2();
     let floor = SHORTEST << doublings;
     // Below 8, because the duration is less than twice its floor.
