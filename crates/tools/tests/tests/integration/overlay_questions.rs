@@ -68,7 +68,8 @@ fn a_diff_says_who_gains_and_who_loses_what_and_changes_nothing() {
 
     assert_eq!(controller.ask(&["get"]).unwrap()["revision"], revision);
     let base = revision.as_str().unwrap();
-    assert_eq!(controller.say(&["apply", "--base", base, file]).code, 0);
+    let made = controller.say(&["apply", "--base", base, "--force", file]);
+    assert_eq!(made.code, 0, "{made:?}");
     assert_eq!(controller.say(&["diff", "--overlay", file]).code, 0);
 }
 

@@ -39,6 +39,7 @@ fn whatever_dies_or_is_cut_off_no_acknowledged_change_is_lost_and_no_request_fai
             play(&mut stage, seed);
             traffic.judge(seed);
         }
+        stage.judge_changes();
         drop(over);
     });
 }
