@@ -1,6 +1,6 @@
 //! The program under test.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
@@ -20,10 +20,7 @@ pub fn choose(path: PathBuf) {
 pub fn path() -> PathBuf {
     let built = || {
         let test = std::env::current_exe().unwrap();
-        test.parent()
-            .and_then(std::path::Path::parent)
-            .unwrap()
-            .join("hermes")
+        test.parent().and_then(Path::parent).unwrap().join("hermes")
     };
 
     let named = || std::env::var_os("HERMES_BIN").map(PathBuf::from);
@@ -35,6 +32,18 @@ pub fn path() -> PathBuf {
     );
 
     path
+}
+
+/// Copies the program to a place where others may run it.
+///
+/// Another process copies: what this one has open for writing, a child that another test starts meanwhile has open as well for a moment,
+/// and a program that anyone writes to cannot be run (`ETXTBSY`).
+///
+/// # Panics
+/// When it cannot be copied.
+pub fn copy(to: &Path) {
+    let status = Command::new("cp").arg(path()).arg(to).status().unwrap();
+    assert!(status.success(), "cp to {}", to.display());
 }
 
 /// A command that runs the program, without the proxy settings of the user who runs the tests.

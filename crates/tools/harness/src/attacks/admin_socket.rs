@@ -66,7 +66,7 @@ fn run(_: &Stage) -> Effort {
 fn lie_in_wait(place: &Path) -> Arc<AtomicU64> {
     fs::set_permissions(place, Permissions::from_mode(0o1777)).unwrap();
     // Where the program lies, this user may not look.
-    fs::copy(program::path(), place.join("program")).unwrap();
+    program::copy(&place.join("program"));
     let file = place.join("sap.yaml");
     let yaml = "version: 1\nlisteners: { web: { http: 127.0.0.1:0, set: { x-key: secret } } }\nroutes: [ { respond: { status: 200 } } ]\n";
     fs::write(&file, yaml).unwrap();

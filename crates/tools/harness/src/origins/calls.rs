@@ -1,6 +1,7 @@
 //! A server of gRPC that answers in whatever way a test wants, down to the frames of HTTP/2.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -28,6 +29,8 @@ pub enum Call {
     Close,
     /// Nothing.
     Silence,
+    /// Another answer, after this time.
+    After(Duration, Box<Self>),
 }
 
 impl Call {
@@ -78,16 +81,18 @@ pub fn called(answer: impl Fn(&[u8]) -> Call + Send + Sync + 'static) -> Origin<
                         call.extend_from_slice(&data);
                     }
                     memory.remember(call.clone());
-                    let answered = answer(&call);
+                    let mut answered = answer(&call);
+                    while let Call::After(time, later) = answered {
+                        tokio::time::sleep(time).await;
+                        answered = *later;
+                    }
                     if matches!(answered, Call::Close) {
                         let _ = end.send(());
                     }
                     respond_with(answered, respond).await;
                 });
                 // One call at a time, where the connection is to end.
-                if let Ok(Ok(())) =
-                    tokio::time::timeout(std::time::Duration::from_millis(5), ended).await
-                {
+                if let Ok(Ok(())) = tokio::time::timeout(Duration::from_millis(5), ended).await {
                     return;
                 }
             }
@@ -125,7 +130,7 @@ async fn respond_with(call: Call, mut respond: SendResponse<Bytes>) -> Option<()
             sender.send_data(content.into(), false).ok()?;
             sender.send_reset(h2::Reason::INTERNAL_ERROR);
         }
-        Call::Close | Call::Silence => std::future::pending().await,
+        Call::Close | Call::Silence | Call::After(..) => std::future::pending().await,
     }
     Some(())
 }

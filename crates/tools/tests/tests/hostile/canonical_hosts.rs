@@ -73,6 +73,28 @@ fn refused_in_all_forms(node: &Versions, host: &str, port: u16) {
 }
 
 #[test]
+fn an_authority_in_another_spelling_passes_no_rule_about_it() {
+    let origin = origins::http();
+    let port = origin.port();
+    for condition in ["127.0.0.1".to_owned(), format!("\"127.0.0.1:{port}\"")] {
+        let rules = format!(
+            "egress: {{ allow: [127.0.0.0/8] }}\n\
+             policy: {{ default: allow, rules: [ {{ match: {{ authority: {condition} }}, deny: true }} ] }}\n\
+             routes: [ {{ terminate: true }} ]\n"
+        );
+        let node = Versions::start("", &rules);
+        for host in SPELLINGS {
+            // Tunnels by template have the proxy's own authority.
+            let forms = asked(node.node.address("web"), host, port);
+            let has_it = |form: &str| form.starts_with("GET") || form.starts_with("CONNECT,");
+            for (form, status) in forms.into_iter().filter(|(form, _)| has_it(form)) {
+                assert_eq!(status, 403, "{condition}: {host}: {form}");
+            }
+        }
+    }
+}
+
+#[test]
 fn records_name_the_address_that_is_reached() {
     let origin = origins::http();
     let port = origin.port();
@@ -185,6 +207,17 @@ fn a_case_and_a_question_see_the_same_form_as_traffic() {
     let file = folder.path().join("cases.yaml");
     let said = program::run(&["policy", "test", file.to_str().unwrap()]);
     assert_eq!(said.code, 0, "{said:?}");
+
+    let file = folder.path().join("node.yaml");
+    let why = |host: &str| {
+        let url = format!("http://{host}/");
+        program::run(&["why", file.to_str().unwrap(), "GET", &url])
+    };
+    assert!(!why("open.example.org").stdout.contains("403"));
+    for host in DENIED {
+        let said = why(host);
+        assert!(said.stdout.contains("403"), "{host}: {said:?}");
+    }
 }
 
 #[test]

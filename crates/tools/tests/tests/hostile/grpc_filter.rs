@@ -1,5 +1,9 @@
 //! Servers of gRPC that answer in every way, and clients whose words they are told.
 
+use std::time::Duration;
+
+use hermes_tests::attacks::crowded_filter::crowd;
+use hermes_tests::eventually::eventually_true;
 use hermes_tests::h2c::Client;
 use hermes_tests::origins::{self, Call, Origin, called, framed};
 use hermes_tests::raw::Raw;
@@ -137,6 +141,21 @@ fn no_answer_to_one_question_opens_anything() {
         let got = curl(&["-x", &node.url("web"), "http://site/"]);
         assert_eq!(got.status, 403, "after {case}");
     }
+}
+
+#[test]
+fn a_crowd_of_one_client_opens_nothing() {
+    // A question that has to wait for its turn has less time left than the server takes.
+    let denied = Call::After(Duration::from_millis(300), Box::new(Call::message(DENIED)));
+    let server = called(move |_| denied.clone());
+    let node = node(&server, "{ respond: { status: 200, body: secret } }");
+    let statuses = crowd(node.address("web"), "http://site/admin");
+    assert!(statuses.contains(&503), "it is crowded");
+    let passed = statuses.iter().filter(|status| **status == 200).count();
+    assert_eq!(passed, 0, "of {}", statuses.len());
+    eventually_true("the server decides again", || {
+        curl(&["-x", &node.url("web"), "http://site/admin"]).status == 403
+    });
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn place() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), Permissions::from_mode(0o1777)).unwrap();
     // Where the program lies, this user may not look.
-    fs::copy(program::path(), place.path().join("program")).unwrap();
+    program::copy(&place.path().join("program"));
     let file = place.path().join("sap.yaml");
     fs::write(
         &file,

@@ -27,7 +27,7 @@ fn who_is_not_root_is_told_what_it_takes() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let hermes = folder.path().join("hermes");
-    fs::copy(program::path(), &hermes).unwrap();
+    program::copy(&hermes);
     let other = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
     let shown = Command::new("setpriv")
         .args(other)

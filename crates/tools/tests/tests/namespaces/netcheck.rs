@@ -81,7 +81,7 @@ fn a_user_without_rights_is_told_how_to_get_them() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("hermes");
-    fs::copy(program::path(), &copy).unwrap();
+    program::copy(&copy);
 
     let mut as_stranger = command(&topology, "alice", "setpriv");
     as_stranger

@@ -221,9 +221,11 @@ fn forged_errors_end_no_flow_of_another_and_true_ones_arrive() {
 
     // And those of the other side arrive: of a port where no one listens.
     drop(host);
-    send(&mut alice, [at_alice, HOST], b"anyone?");
-    await_packet(&mut alice, "an error", |packet| {
-        packet[9] == ICMP && packet[20..22] == [3, 3]
+    eventually_true("an error", || {
+        // The kernel may leave one out: its errors have a rate, which all networks of the machine share.
+        send(&mut alice, [at_alice, HOST], b"anyone?");
+        let packet = alice.receive_soon();
+        packet.is_some_and(|packet| packet[9] == ICMP && packet[20..22] == [3, 3])
     });
 }
 
