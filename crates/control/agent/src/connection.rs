@@ -10,20 +10,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hermes_api::Hash;
+use hermes_net::tls::{JudgedServer, ServerJudge};
 use http::Uri;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::crypto::{CryptoProvider, verify_tls13_signature};
+use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tonic::client::Grpc;
@@ -247,10 +245,11 @@ async fn handshakes(url: &ControllerUrl, config: Arc<ClientConfig>) -> io::Resul
 fn tls(trusted: &Trusted, identity: Option<Identity>) -> Result<ClientConfig, NotConnected> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let broken = |error: &dyn fmt::Display| NotConnected::Identity(error.to_string());
-    let verifier = ControllerVerifier {
+    let judge = ControllerJudge {
         trusted: trusted.clone(),
-        provider: provider.clone(),
+        algorithms: provider.signature_verification_algorithms,
     };
+    let verifier = JudgedServer::new(judge, provider.clone());
     let config = ClientConfig::builder_with_provider(provider)
         // Both ends are ours: no older version is needed.
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -279,12 +278,12 @@ fn tls(trusted: &Trusted, identity: Option<Identity>) -> Result<ClientConfig, No
 
 /// Believes a controller of the overlay. Its host name is not looked at: a controller may be reached by any.
 #[derive(Debug)]
-struct ControllerVerifier {
+struct ControllerJudge {
     trusted: Trusted,
-    provider: Arc<CryptoProvider>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ControllerVerifier {
+impl ControllerJudge {
     fn roots(&self, shown: &[CertificateDer<'_>]) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         match &self.trusted {
@@ -301,53 +300,28 @@ impl ControllerVerifier {
     }
 }
 
-impl ServerCertVerifier for ControllerVerifier {
-    fn verify_server_cert(
+impl ServerJudge for ControllerJudge {
+    fn judge(
         &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let parsed = ParsedCertificate::try_from(end_entity)?;
+    ) -> Result<(), rustls::Error> {
+        let parsed = ParsedCertificate::try_from(own)?;
+        let roots = self.roots(others);
         verify_server_cert_signed_by_trust_anchor(
             &parsed,
-            &self.roots(intermediates),
-            intermediates,
+            &roots,
+            others,
             now,
-            self.provider.signature_verification_algorithms.all,
+            self.algorithms.all,
         )?;
         // The same authority certifies nodes: one of them must not pass for the controller.
-        if is_controller(end_entity) {
-            Ok(ServerCertVerified::assertion())
+        if is_controller(own) {
+            Ok(())
         } else {
             Err(CertificateError::ApplicationVerificationFailure.into())
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("TLS 1.2 is not spoken".to_owned()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        algorithms.supported_schemes()
     }
 }
 

@@ -9,7 +9,6 @@
 //!
 //! Begin reading in `resources/mod.rs`.
 
-pub mod access;
 pub mod authority;
 pub mod compile;
 mod connection;

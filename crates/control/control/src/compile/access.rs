@@ -57,7 +57,7 @@ pub struct AccessChanges {
 
 /// A name as users ask for it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct AskedName {
+pub(super) struct AskedName {
     host: String,
     port: Option<u16>,
 }
@@ -156,6 +156,16 @@ impl AccessChanges {
 }
 
 impl Accessible<'_> {
+    /// Whether a user reaches a name from any node where devices enter.
+    pub(super) fn is_reached(&self, user: &str, name: &AskedName, now: u64) -> bool {
+        let exchange = name.asked_by(user, now);
+        let mut entries = entries(self.tree).into_iter();
+        entries.any(|entry| {
+            let walk = self.network.walk(entry, exchange);
+            walk.ends().is_some_and(|ends| !ends.is_empty())
+        })
+    }
+
     fn reached(&self, user: &str, name: &AskedName, now: u64) -> ReachedServices {
         let exchange = name.asked_by(user, now);
         let entries = entries(self.tree).into_iter();
@@ -228,7 +238,7 @@ fn entries(tree: &Tree) -> Vec<&Name> {
 }
 
 /// Users whom resources name.
-fn users_of(tree: &Tree) -> BTreeSet<String> {
+pub(super) fn users_of(tree: &Tree) -> BTreeSet<String> {
     let mut users = BTreeSet::new();
     for resource in tree.resources() {
         if resource.key().kind == Kind::User {
@@ -272,7 +282,8 @@ fn names_of(tree: &Tree) -> BTreeSet<AskedName> {
     names.collect()
 }
 
-fn asked_as(name: &Resource) -> Vec<AskedName> {
+/// A name as users ask for it, by an example of each of its targets.
+pub(super) fn asked_as(name: &Resource) -> Vec<AskedName> {
     let key = name.key();
     let written = match &name.written()["name"] {
         Json::String(one) => vec![one.clone()],

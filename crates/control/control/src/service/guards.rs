@@ -11,8 +11,7 @@ use super::controller::Controller;
 use super::difference::Difference;
 use super::outcome::How;
 use super::published::Published;
-use crate::access::{Entries, Loss, View, losses};
-use crate::compile::{Compiled, Recipient};
+use crate::compile::{Accessible, Compiled, Loss, Recipient, losses};
 use crate::resources::{Key, Kind, Spec, Tree};
 
 /// A change that takes away more than one resource in so many has to be forced.
@@ -46,7 +45,9 @@ impl Controller {
         reasons.extend(shrinks(difference, before.tree.len()));
         reasons.extend(spreads(before, next));
         reasons.extend(emptied(&before.tree, &next.tree).take(TOLD));
-        reasons.extend(lost(before, next, difference, &users));
+        let domain = &self.about.trust_domain;
+        let [before, next] = [before, next].map(|state| state.accessible(domain));
+        reasons.extend(lost(&before, &next, difference, users));
         reasons
     }
 }
@@ -102,22 +103,12 @@ fn emptied(before: &Tree, after: &Tree) -> impl Iterator<Item = String> {
 
 /// Names that no one reaches any more, and users who reach nothing any more.
 fn lost(
-    before: &Published,
-    next: &Published,
+    before: &Accessible<'_>,
+    next: &Accessible<'_>,
     difference: &Difference,
-    users: &BTreeSet<String>,
+    members: BTreeSet<String>,
 ) -> Vec<String> {
-    let entries = [before, next].map(|state| {
-        let documents = state.documents.values();
-        Entries::of(documents.map(|document| &document.compiled))
-    });
-    let view = |state: &Published, entries| View {
-        tree: state.tree.clone(),
-        entries,
-    };
-    let [of_before, of_next] = entries;
-    let states = [view(before, of_before), view(next, of_next)];
-    let found = losses(&states, users, unix_seconds());
+    let found = losses(before, next, members, unix_seconds());
     let by: Vec<Key> = difference.keys().into_iter().collect();
     let told = found.iter().take(TOLD).map(|loss| match loss {
         Loss::Name(key) => format!("{key}: no user reaches it any more ({})", listed(&by)),
@@ -238,7 +229,8 @@ spec:
         let before = published(OVERLAY);
         let next = published(&OVERLAY.replace(change, to));
         let difference = Difference::between(&before.tree, &next.tree);
-        lost(&before, &next, &difference, &BTreeSet::new())
+        let [before, next] = [&before, &next].map(|state| state.accessible("t.test"));
+        lost(&before, &next, &difference, BTreeSet::new())
     }
 
     #[test]
@@ -246,7 +238,7 @@ spec:
         assert_eq!(lost_by("[MAIL, VIDEO]", "MAIL"), Vec::<String>::new());
         assert_eq!(
             lost_by("user: alice", "user: carol"),
-            ["user alice reaches nothing any more, video among it (Policy/default/p)"]
+            ["user alice reaches nothing any more, VIDEO among it (Policy/default/p)"]
         );
         assert_eq!(
             lost_by("[MAIL, VIDEO]", "VIDEO"),

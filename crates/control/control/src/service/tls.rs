@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use hermes_net::tls::{AnyServer, JudgedServer};
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::ServerSessionMemoryCache;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
@@ -57,9 +58,7 @@ pub(super) fn server_config(
 pub(super) fn client_config(certificates: &str, key: &str) -> Result<Arc<ClientConfig>, String> {
     let identity = identity(certificates, key)?;
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = Arc::new(AnyMember {
-        provider: provider.clone(),
-    });
+    let verifier = Arc::new(JudgedServer::new(AnyServer, provider.clone()));
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| error.to_string())?
@@ -93,41 +92,6 @@ fn identity(certificates: &str, key: &str) -> Result<ParsedIdentity, String> {
 #[derive(Debug)]
 struct AnyMember {
     provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for AnyMember {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        ClientCertVerifier::verify_tls12_signature(self, message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        ClientCertVerifier::verify_tls13_signature(self, message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ClientCertVerifier::supported_verify_schemes(self)
-    }
 }
 
 impl ClientCertVerifier for AnyMember {
@@ -178,6 +142,7 @@ mod tests {
     use std::io::{Read, Write};
 
     use rcgen::{CertificateParams, KeyPair};
+    use rustls::pki_types::ServerName;
     use rustls::{ClientConnection, HandshakeKind, RootCertStore, ServerConnection};
 
     use super::*;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use rustls::client::{Resumption, WebPkiServerVerifier};
 
-use super::accept_any::AcceptAnyServer;
 use super::file_error::{TlsFileError, TlsPart};
 use super::files::{own_certificates, private_key, refused_pair, refused_verifier, roots};
+use super::judged_server::{AnyServer, JudgedServer};
 use super::revocation::{RevocationCheck, Revocations, Usage};
 use super::sessions::{NotingVerifier, Verified};
 use super::source::TlsSource;
@@ -111,7 +111,7 @@ pub fn client(options: ClientOptions<'_>) -> Result<TlsClient, TlsFileError> {
     let mut check = None;
 
     let builder = if options.insecure_skip_verify {
-        let anything = Arc::new(AcceptAnyServer::new(provider));
+        let anything = Arc::new(JudgedServer::new(AnyServer, provider));
         builder
             .dangerous()
             .with_custom_certificate_verifier(anything)

@@ -2,11 +2,11 @@
 //!
 //! [`server`] and [`client`] make configurations from files, or from text in their place; [`accept`] and [`connect`] wrap a stream.
 
-mod accept_any;
 mod client;
 mod file_error;
 mod files;
 mod handshake;
+mod judged_server;
 mod kept_records;
 mod kernel;
 mod kernel_halves;
@@ -29,6 +29,7 @@ pub use crate::shown_chain::ShownChain;
 pub use client::{ClientOptions, RevocationsInForce, TlsClient, client};
 pub use file_error::{TlsFileError, TlsPart};
 pub use handshake::{TlsError, TlsErrorKind, accept, connect};
+pub use judged_server::{AnyServer, JudgedServer, ServerJudge};
 pub(crate) use kept_records::KeptRecords;
 pub use kernel::kernel_carries;
 pub(crate) use kernel::leave_to_kernel;
