@@ -10,6 +10,7 @@ use hermes_observe::admin::default_socket;
 use http::Method;
 use serde_json::Value;
 
+use super::foreign;
 use super::overlay::ask::ControllerSocket;
 use super::overlay::compare;
 use crate::admin::{self, Named};
@@ -29,11 +30,12 @@ Exit codes:
 pub struct Diff {
     /// The file; `-` is standard input. Default: the one that the node would read again.
     file: Option<PathBuf>,
-    /// The file has resources of the overlay: say which ones and which nodes' documents would change, and who gains and loses what.
+    /// The file has resources of the overlay: say which ones and which nodes' documents would change, and who gains and loses what. A file
+    /// shows by itself that it has; standard input does not.
     #[arg(long, conflicts_with_all = ["name", "admin", "node"])]
     overlay: bool,
     /// The file is the whole of this set, as for `hermes apply --set`.
-    #[arg(long, value_name = "NAME", requires = "overlay")]
+    #[arg(long, value_name = "NAME", requires = "file")]
     set: Option<Name>,
     #[command(flatten)]
     controller: ControllerSocket,
@@ -58,8 +60,8 @@ pub async fn run(diff: &Diff, output: Output) -> Result<(), Failure> {
 }
 
 async fn compare(diff: &Diff, output: Output) -> Result<(), Failure> {
-    if diff.overlay {
-        let file = diff.file.as_deref();
+    let file = diff.file.as_deref();
+    if diff.overlay || diff.set.is_some() || file.is_some_and(foreign::has_resources) {
         return compare::run(&diff.controller, file, diff.set.as_ref(), output).await;
     }
     let socket = diff.node.socket()?;

@@ -50,7 +50,7 @@ fn a_diff_says_who_gains_and_who_loses_what_and_changes_nothing() {
     let file = folder.path().join("next.yaml");
     std::fs::write(&file, before.replace("user: alice", "user: bob")).unwrap();
     let file = file.to_str().unwrap();
-    let said = controller.say(&["diff", "--overlay", file]);
+    let said = controller.say(&["diff", file]);
     assert_eq!(said.code, 1, "{said:?}");
     let diff = json(&said);
     assert_eq!(diff["base"], revision, "{diff:#}");
@@ -71,6 +71,20 @@ fn a_diff_says_who_gains_and_who_loses_what_and_changes_nothing() {
     let made = controller.say(&["apply", "--base", base, "--force", file]);
     assert_eq!(made.code, 0, "{made:?}");
     assert_eq!(controller.say(&["diff", "--overlay", file]).code, 0);
+}
+
+#[test]
+fn resources_in_place_of_the_file_of_a_node_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("overlay.yaml");
+    std::fs::write(&file, overlay("alice")).unwrap();
+    let file = file.to_str().unwrap();
+    for command in ["check", "run"] {
+        let said = hermes_harness::program::run(&[command, file]);
+        assert_eq!(said.code, 2, "{said:?}");
+        let all = said.stdout + &said.stderr;
+        assert!(all.contains(&format!("hermes diff '{file}'")), "{all}");
+    }
 }
 
 #[test]
