@@ -110,6 +110,8 @@ pub enum OverlayCommand {
     Backup(overlay::look::Backup),
     /// Free the name of a node that is gone.
     Forget(overlay::members::Forget),
+    /// Print the public key of an operator, without whose signature nodes follow no document; made if there is none
+    OperatorKey(overlay::operator::OperatorKey),
 }
 
 /// Subcommands that make files, and ask no node.

@@ -172,6 +172,7 @@ async fn of_overlay(command: OverlayCommand, output: Output) -> Result<(), Failu
         OverlayCommand::Certs(certs) => overlay::overview::certs(&certs, output).await,
         OverlayCommand::Revoke(revoke) => overlay::members::revoke(&revoke, output).await,
         OverlayCommand::Backup(backup) => overlay::look::backup(&backup, output).await,
+        OverlayCommand::OperatorKey(command) => overlay::operator::key(&command, output),
         OverlayCommand::Forget(forget) => overlay::members::forget(&forget, output).await,
     }
 }

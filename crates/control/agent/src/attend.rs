@@ -21,6 +21,7 @@ use crate::connection::MemberTls;
 use crate::enrol::{self, NotJoined};
 use crate::health::HealthLog;
 use crate::machine::{Effect, Machine, Refused};
+use crate::operator::Operator;
 use crate::{Membership, State, renewal};
 
 /// Messages to a controller that wait to be sent.
@@ -148,13 +149,21 @@ fn machine_of<S>(agent: &Agent<S>) -> Result<Machine, Ended> {
     let key = agent.membership.verifying_key().map_err(io::Error::other)?;
     let current = agent.state.current(&key)?;
     let seen = agent.state.seen()?.and_then(|text| text.parse().ok());
-    Ok(Machine::new(
+    let machine = Machine::new(
         agent.membership.overlay.clone(),
         agent.membership.node.clone(),
         key,
         current,
         seen,
-    ))
+    );
+    let operator = agent.membership.operator_key().map_err(io::Error::other)?;
+    Ok(match operator {
+        Some(key) => {
+            let is_device = agent.membership.user.is_some();
+            machine.endorsed_by(Operator::new(key, is_device, agent.state.endorsed()?))
+        }
+        None => machine,
+    })
 }
 
 /// An agent and what it has seen of its node.
@@ -367,9 +376,19 @@ impl<S: Subject> Attending<S> {
             match effect {
                 Effect::Say(message) => messages.push(self.with_health(message)),
                 Effect::Report(statement) => messages.extend(self.report(statement)),
-                Effect::Keep { parts, seen } => {
+                Effect::Keep {
+                    parts,
+                    seen,
+                    endorsed,
+                } => {
                     let state = self.agent.state.clone();
-                    let kept = blocking(move || keep(&state, &parts, &seen.to_string())).await;
+                    let kept = blocking(move || {
+                        if let Some(endorsed) = endorsed {
+                            state.keep_endorsed(endorsed)?;
+                        }
+                        keep(&state, &parts, &seen.to_string())
+                    })
+                    .await;
                     effects.extend(machine.kept(kept.map_err(|error| error.to_string())));
                 }
                 Effect::Apply { statement, confirm } => {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use hermes_api::{Hash, JoinAnswer, JoinRequest, Name, RenewRequest, Token, methods};
+use hermes_api::{Hash, JoinAnswer, JoinRequest, Name, RenewRequest, Token, VerifyingKey, methods};
 use http::uri::PathAndQuery;
 use rcgen::{CertificateParams, KeyPair};
 use tonic_prost::ProstCodec;
@@ -39,6 +39,8 @@ pub struct JoinOptions<'a> {
     pub binary: Hash,
     /// Where programs of this machine speak to it, if not where all devices of the overlay listen.
     pub web: Option<SocketAddr>,
+    /// The operator's key, without whose signature no document is followed.
+    pub operator_key: Option<&'a VerifyingKey>,
 }
 
 /// Joins the overlay of a token. With the same folder it may be repeated.
@@ -65,6 +67,7 @@ pub async fn join(
 
     let membership = Membership {
         web: options.web,
+        operator_key: options.operator_key.map(VerifyingKey::to_text),
         ..Membership::of(&answer, url.to_string()).map_err(NotJoined::Answer)?
     };
     // Before the membership: without authorities no controller is believed at the next start.
@@ -85,6 +88,8 @@ pub async fn renew(state: &State, membership: &Membership) -> Result<(), NotJoin
     let answer: JoinAnswer = ask(connection, methods::RENEW, request).await?;
     let renewed = Membership {
         web: membership.web,
+        // Told by the operator: no controller changes it.
+        operator_key: membership.operator_key.clone(),
         ..Membership::of(&answer, membership.controller.clone()).map_err(NotJoined::Answer)?
     };
     // A controller that mixes up its members must not change who this node is.

@@ -19,6 +19,7 @@ mod health;
 mod machine;
 mod membership;
 pub mod node;
+mod operator;
 mod renewal;
 mod secrets;
 mod state;

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use hermes_api::{
     Acknowledgement, AgentMessage, BlobPart, Hash, MAX_BLOB, Mistake, Name, Notice, Offer,
-    Progress, Revision, SignedStatement, Statement, VerifyingKey, Wanted, agent_message,
+    Progress, Revision, SignedEndorsement, SignedStatement, Statement, VerifyingKey, Wanted,
+    agent_message,
 };
 
 use crate::Current;
+use crate::operator::Operator;
 
 /// Parts of one statement.
 #[doc(alias = "bound")]
@@ -33,6 +35,8 @@ pub enum Effect {
         parts: BTreeMap<Hash, Vec<u8>>,
         /// The newest revision that was seen.
         seen: Revision,
+        /// When the newest endorsement that was seen was signed.
+        endorsed: Option<u64>,
     },
     /// Put the statement in force, for this time only unless it is confirmed; then call [`Machine::applied`].
     Apply {
@@ -73,6 +77,7 @@ pub struct Machine {
     key: VerifyingKey,
     /// The newest revision that was ever seen.
     seen: Revision,
+    operator: Option<Operator>,
     /// The statement in force.
     in_force: Option<InForce>,
     underway: Option<Underway>,
@@ -140,9 +145,19 @@ impl Machine {
                 epoch: 0,
                 number: 0,
             }),
+            operator: None,
             in_force,
             underway: None,
             next: None,
+        }
+    }
+
+    /// The same, of a node that follows only documents which an operator has signed, too.
+    #[must_use]
+    pub(crate) fn endorsed_by(self, operator: Operator) -> Self {
+        Self {
+            operator: Some(operator),
+            ..self
         }
     }
 
@@ -178,6 +193,15 @@ impl Machine {
             Ok(statement) => statement,
             Err(reason) => return vec![refusal(hash, &reason)],
         };
+        let endorsement = SignedEndorsement {
+            text: offer.endorsement,
+            signature: offer.endorsed,
+        };
+        if let Some(operator) = &mut self.operator
+            && let Err(reason) = operator.judge(&endorsement, &statement)
+        {
+            return vec![refusal(hash, reason)];
+        }
         // From now on nothing older is followed, even if this one turns out to be refused.
         self.seen = self.seen.max(statement.revision);
         if let Some(current) = &self.in_force
@@ -273,6 +297,7 @@ impl Machine {
         vec![Effect::Keep {
             parts: std::mem::take(&mut underway.parts),
             seen: self.seen,
+            endorsed: self.operator.as_ref().map(Operator::seen),
         }]
     }
 

@@ -22,6 +22,9 @@ pub struct Membership {
     pub user: Option<Name>,
     /// The key of statements, as [`VerifyingKey::to_text`].
     pub statement_key: String,
+    /// The operator's key, without which no document is followed, as [`VerifyingKey::to_text`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator_key: Option<String>,
     /// The controller, as `https://hub:7443`.
     pub controller: String,
     /// Others of the same overlay.
@@ -49,9 +52,19 @@ impl Membership {
             user: user.map(|user| name(user)).transpose()?,
             statement_key: answer.statement_key.clone(),
             controllers: controllers::told(&answer.controllers),
+            operator_key: None,
             controller,
             web: None,
         })
+    }
+
+    /// The operator's key, if the node was told one.
+    ///
+    /// # Errors
+    /// The file was changed, and holds none.
+    pub fn operator_key(&self) -> Result<Option<VerifyingKey>, BadStatement> {
+        let key = self.operator_key.as_deref();
+        key.map(VerifyingKey::from_text).transpose()
     }
 
     /// The key of statements.

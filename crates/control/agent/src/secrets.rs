@@ -90,6 +90,7 @@ mod tests {
             trust_domain: "demo.hermes.internal".to_owned(),
             node: node.parse().unwrap(),
             user: None,
+            operator_key: None,
             statement_key: String::new(),
             controller: "https://hub:7443".to_owned(),
             controllers: Vec::new(),

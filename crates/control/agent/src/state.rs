@@ -164,6 +164,26 @@ impl State {
         replace_file(&self.path("seen"), revision)
     }
 
+    /// When the newest endorsement of the operator was signed that the node was told; 0 without one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not as it was written.
+    pub(crate) fn endorsed(&self) -> io::Result<u64> {
+        let path = self.path("endorsed");
+        match read(&path)? {
+            Some(text) => text.parse().map_err(|error| damaged(&path, &error)),
+            None => Ok(0),
+        }
+    }
+
+    /// Keeps that time.
+    ///
+    /// # Errors
+    /// The disk does not take it.
+    pub(crate) fn keep_endorsed(&self, signed: u64) -> io::Result<()> {
+        replace_file(&self.path("endorsed"), &signed.to_string())
+    }
+
     /// Keeps parts. They are on the disk when it returns.
     ///
     /// # Errors

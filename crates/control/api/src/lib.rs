@@ -12,6 +12,7 @@
 //! Begin reading in `statement.rs`.
 
 mod canonical;
+mod endorsement;
 mod hash;
 pub mod lifetime;
 mod messages;
@@ -22,6 +23,7 @@ mod statement;
 mod token;
 
 pub use canonical::canonical;
+pub use endorsement::{Endorsement, MAX_DOCUMENTS, SignedEndorsement};
 pub use hash::{BadHash, Hash};
 pub use messages::{
     Acknowledgement, AgentMessage, BlobPart, ControllerMessage, Controllers, Figures, Health,

@@ -249,6 +249,12 @@ pub struct Offer {
     /// See [`SignedStatement::signature`](crate::SignedStatement::signature).
     #[prost(bytes = "vec", tag = "2")]
     pub signature: Vec<u8>,
+    /// See [`SignedEndorsement::text`](crate::SignedEndorsement::text); empty if the operator has signed nothing.
+    #[prost(string, tag = "3")]
+    pub endorsement: String,
+    /// See [`SignedEndorsement::signature`](crate::SignedEndorsement::signature).
+    #[prost(bytes = "vec", tag = "4")]
+    pub endorsed: Vec<u8>,
 }
 
 /// The controllers of an overlay. A node attends the one that leads.

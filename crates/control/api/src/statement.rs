@@ -86,7 +86,7 @@ impl Statement {
         // A statement has no map with keys other than text, and no number that JSON lacks.
         let value = serde_json::to_value(self).unwrap_or_default();
         let bytes = canonical(&value);
-        let signature = key.0.sign(&signed(&bytes)).as_ref().to_vec();
+        let signature = key.sign(&signed(&bytes));
         SignedStatement { bytes, signature }
     }
 }
@@ -129,6 +129,11 @@ impl SigningKey {
             .map_err(|_| BadStatement::Key)
     }
 
+    /// Signs bytes that name their own context.
+    pub(crate) fn sign(&self, bytes: &[u8]) -> Vec<u8> {
+        self.0.sign(bytes).as_ref().to_vec()
+    }
+
     /// The half that nodes are told.
     pub fn verifying(&self) -> VerifyingKey {
         let mut key = [0; 32];
@@ -144,6 +149,10 @@ impl fmt::Debug for SigningKey {
 }
 
 impl VerifyingKey {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Its bytes in base64.
     pub fn to_text(&self) -> String {
         STANDARD.encode(self.0)

@@ -350,11 +350,20 @@ fn in_step(node: &Value) -> bool {
 impl Joined {
     /// Joins and runs.
     pub fn start(url: &str, token: &str, name: &str) -> Self {
-        Self::start_on(Machine::Usual, url, token, name)
+        Self::start_with(url, token, name, &[])
+    }
+
+    /// The same, with these arguments, too.
+    pub fn start_with(url: &str, token: &str, name: &str, rest: &[&str]) -> Self {
+        Self::start_as(Machine::Usual, url, token, name, rest)
     }
 
     /// The same, on this machine.
     pub fn start_on(machine: Machine, url: &str, token: &str, name: &str) -> Self {
+        Self::start_as(machine, url, token, name, &[])
+    }
+
+    fn start_as(machine: Machine, url: &str, token: &str, name: &str, rest: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let web = free::tcp();
         let state = folder.path().join("node");
@@ -372,7 +381,11 @@ impl Joined {
         ];
         let mut joined = Self {
             web,
-            arguments: arguments.map(str::to_owned).to_vec(),
+            arguments: arguments
+                .into_iter()
+                .chain(rest.iter().copied())
+                .map(str::to_owned)
+                .collect(),
             machine,
             folder,
             process: None,

@@ -12,6 +12,7 @@
 mod certificates;
 mod creation;
 mod encoding;
+mod endorsements;
 mod error;
 mod generation;
 mod issue;

@@ -523,7 +523,7 @@ impl Controller {
 ///
 /// # Errors
 /// Resources do not fit together, or there are too many.
-pub(super) fn applied(tree: &Tree, asked: &Apply, read: &Tree) -> Result<Tree, Findings> {
+pub fn applied(tree: &Tree, asked: &Apply, read: &Tree) -> Result<Tree, Findings> {
     let mut next = tree.clone();
     if let Some(set) = &asked.set {
         prune(&mut next, set, read);
@@ -542,7 +542,7 @@ pub(super) fn applied(tree: &Tree, asked: &Apply, read: &Tree) -> Result<Tree, F
 
 impl Apply {
     /// The files as the reader of resources takes them.
-    pub(super) fn sources(&self) -> Vec<Source<'_>> {
+    pub fn sources(&self) -> Vec<Source<'_>> {
         self.files.iter().map(File::source).collect()
     }
 }

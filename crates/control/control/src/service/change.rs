@@ -9,6 +9,7 @@ use hermes_net::clock::unix_seconds;
 
 use super::controller::Controller;
 use super::difference::Difference;
+use super::endorsing;
 use super::fleet::{self, Change};
 use super::guards::restarts;
 use super::in_force::{self, Awaiting, InForce, authorities, compiled, revoked};
@@ -65,6 +66,9 @@ impl Controller {
             });
         }
 
+        // They are about the documents of before, too: nodes may have them though the change is not made.
+        let kept = self.authority.keep_endorsements(&how.endorsements);
+        kept.map_err(|error| NotChanged::Store(error.to_string()))?;
         self.commit(&tree, in_force.published.revision, how)?;
         let lists_programs = difference.lists_programs(&in_force.published.tree, &tree);
         let events = self.begin(&mut in_force, next, &difference, how);
@@ -125,6 +129,7 @@ impl Controller {
             documents,
             authorities: before.authorities.clone(),
             revoked: before.revoked.clone(),
+            endorsements: Arc::new(endorsing::merged(&before.endorsements, &how.endorsements)),
             confirm: how.confirm_seconds.map(|seconds| seconds.min(LONGEST)),
         })
     }
@@ -174,6 +179,8 @@ impl Controller {
             back: Arc::new(Published {
                 revision: next.revision.next(),
                 confirm: None,
+                // A node that has seen these follows no earlier ones, and they are about the documents of before, too.
+                endorsements: next.endorsements.clone(),
                 ..(*before).clone()
             }),
         };

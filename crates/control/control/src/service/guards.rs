@@ -222,6 +222,7 @@ spec:
             authorities: Part::new(b"a".to_vec()),
             revoked: Part::new(b"r".to_vec()),
             confirm: None,
+            endorsements: Arc::default(),
         }
     }
 

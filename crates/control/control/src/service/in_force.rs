@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use hermes_api::Revision;
 
-use super::published::{Document, Part, Published};
+use super::endorsing;
+use super::published::{Document, Endorsements, Part, Published};
 use crate::authority::Authority;
 use crate::compile::{Compiler, Recipient};
 use crate::resources::{Findings, Key, Resource, Tree};
@@ -47,6 +48,9 @@ impl InForce {
         let documents = compiled(&tree, domain, before, &changed.unwrap_or_default())
             .map_err(|findings| format!("revision {revision} cannot be compiled:\n{findings}"))?;
         authority.set_grace(grace(&tree));
+        let endorsements = authority.endorsements();
+        let endorsements = endorsements.map_err(|error| error.to_string())?;
+        let endorsements = endorsing::merged(&Endorsements::new(), &endorsements);
         let tree = Arc::new(tree);
         let published = Published {
             revision,
@@ -55,6 +59,7 @@ impl InForce {
             authorities: authorities(authority)?,
             revoked: revoked(authority, now)?,
             confirm: None,
+            endorsements: Arc::new(endorsements),
         };
         Ok(Self {
             published: Arc::new(published),

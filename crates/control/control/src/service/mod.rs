@@ -16,6 +16,7 @@ mod change;
 mod comparison;
 mod controller;
 mod difference;
+mod endorsing;
 mod explanation;
 mod fleet;
 mod grpc;
@@ -41,6 +42,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 pub use self::comparison::{Comparison, ResourceChange};
 pub use self::controller::{About, Controller};
+pub use self::endorsing::{ChangedOverlay, endorse};
 pub use self::explanation::{HopTaken, Inquiry, StepTaken, WayTaken};
 pub use self::outcome::{Changed, How, NotChanged, Outcome, Refusal, Spreading};
 pub use self::overview::Overview;

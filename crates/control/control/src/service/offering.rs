@@ -117,6 +117,7 @@ impl Offering {
         }
 
         let signed = statement.sign(key);
+        let endorsement = target.published.endorsement(&recipient).cloned();
         self.offered = Some(Offered {
             statement: Hash::of(&signed.bytes),
             content,
@@ -129,6 +130,13 @@ impl Offering {
             say: Some(Content::Offer(Offer {
                 statement: signed.bytes,
                 signature: signed.signature,
+                endorsement: endorsement
+                    .as_ref()
+                    .map(|endorsement| endorsement.text.clone())
+                    .unwrap_or_default(),
+                endorsed: endorsement
+                    .map(|endorsement| endorsement.signature)
+                    .unwrap_or_default(),
             })),
             is_in_step: false,
         }

@@ -1,6 +1,6 @@
 //! Changes as operators ask for them, and what they are told of them.
 
-use hermes_api::{Name, Revision};
+use hermes_api::{Name, Revision, SignedEndorsement};
 use serde::{Deserialize, Serialize};
 
 use crate::resources::Findings;
@@ -19,6 +19,8 @@ pub struct How {
     pub dry_run: bool,
     /// The first nodes are not looked at before others follow. They still come first.
     pub now: bool,
+    /// The operator's signatures of the documents that it leads to.
+    pub endorsements: Vec<SignedEndorsement>,
     /// Who makes it.
     pub author: String,
     /// Why, in his words.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hermes_api::{Hash, Name, Revision, Statement, canonical, parts};
+use hermes_api::{Hash, Name, Revision, SignedEndorsement, Statement, canonical, parts};
 
 use crate::compile::{Compiled, Recipient};
 use crate::resources::Tree;
@@ -57,7 +57,12 @@ pub(super) struct Published {
     pub(super) revoked: Part,
     /// Seconds after which nodes return from it unless it is confirmed.
     pub(super) confirm: Option<u32>,
+    /// The operator's signatures of documents, by node; those of devices have none.
+    pub(super) endorsements: Arc<Endorsements>,
 }
+
+/// Signatures of documents by an operator.
+pub(super) type Endorsements = BTreeMap<Option<Name>, SignedEndorsement>;
 
 impl Published {
     /// Whose document a member gets: its own, or that of all devices.
@@ -107,6 +112,15 @@ impl Published {
             parts: self.parts(recipient)?,
             confirm_seconds: self.confirm,
         })
+    }
+
+    /// The operator's signature of the documents of a recipient, if there is one.
+    pub(super) fn endorsement(&self, recipient: &Recipient) -> Option<&SignedEndorsement> {
+        let node = match recipient {
+            Recipient::Node(name) => Some(name.clone()),
+            Recipient::Devices => None,
+        };
+        self.endorsements.get(&node)
     }
 
     /// A part of a node's statement: never one of another node's.

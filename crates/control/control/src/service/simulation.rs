@@ -93,6 +93,7 @@ fn published(tree: &Tree) -> Published {
         authorities: Part::new(b"authorities".to_vec()),
         revoked: Part::new(b"revoked".to_vec()),
         confirm: None,
+        endorsements: Arc::default(),
     }
 }
 
@@ -182,7 +183,7 @@ impl Node {
                     link.to_controller.push_back(message);
                 }
             }
-            Effect::Keep { parts, seen } => {
+            Effect::Keep { parts, seen, .. } => {
                 self.disk.seen = Some(seen);
                 for (hash, bytes) in parts {
                     if rng.u8(..) < 3 {

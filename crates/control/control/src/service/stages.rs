@@ -62,24 +62,10 @@ impl Spread {
         turn: &PlannedTurn,
         canaries: usize,
     ) {
-        let next = &turn.leads_to;
-        let taking = merged(before, next, &|before, next| between(next, before));
-        let deciding = merged(before, next, &between);
         let first = self.states.len();
-        let mut decides = None;
-        for (stage, is_deciding) in [(taking, false), (deciding, true)] {
-            let last = match self.states.len() > first {
-                true => &self.states[self.states.len() - 1],
-                false => before,
-            };
-            if !has_same_documents(last, &stage) && !has_same_documents(&stage, next) {
-                self.states.push(Arc::new(stage));
-                decides = is_deciding.then_some(self.states.len());
-            }
-        }
-        self.states.push(next.clone());
-        // Without a stage between, it is the last one in which nodes decide anew.
-        self.decides.push(decides.unwrap_or(self.states.len()));
+        let stages = TurnStages::new(before, &turn.leads_to);
+        self.states.extend(stages.states);
+        self.decides.push(first + stages.decides);
 
         let mut earlier = before;
         for (index, stage) in self.states[first..].iter().enumerate() {
@@ -97,6 +83,46 @@ impl Spread {
             earlier = stage;
         }
     }
+}
+
+/// The stages of one turn.
+struct TurnStages {
+    states: Vec<Arc<Published>>,
+    /// The one in which nodes decide anew, from 1 on.
+    decides: Stage,
+}
+
+impl TurnStages {
+    fn new(before: &Arc<Published>, next: &Arc<Published>) -> Self {
+        let taking = merged(before, next, &|before, next| between(next, before));
+        let deciding = merged(before, next, &between);
+        let mut states: Vec<Arc<Published>> = Vec::new();
+        let mut decides = None;
+        for (stage, is_deciding) in [(taking, false), (deciding, true)] {
+            let last = states.last().unwrap_or(before);
+            if !has_same_documents(last, &stage) && !has_same_documents(&stage, next) {
+                states.push(Arc::new(stage));
+                decides = is_deciding.then_some(states.len());
+            }
+        }
+        states.push(next.clone());
+        Self {
+            // Without a stage between, it is the last one in which nodes decide anew.
+            decides: decides.unwrap_or(states.len()),
+            states,
+        }
+    }
+}
+
+/// All states of a change, the last of which is the next one.
+pub(super) fn states(before: &Arc<Published>, next: &Arc<Published>) -> Vec<Arc<Published>> {
+    let mut all = Vec::new();
+    let mut earlier = before.clone();
+    for turn in turns_of(before, next) {
+        all.extend(TurnStages::new(&earlier, &turn.leads_to).states);
+        earlier = turn.leads_to;
+    }
+    all
 }
 
 /// A part of a change.

@@ -290,6 +290,7 @@ async fn join(state: &State, url: &ControllerUrl, token: &str, name: &str) -> Re
     let options = JoinOptions {
         name: Some(&wanted),
         binary: Hash::of(b"lab"),
+        operator_key: None,
         web: None,
     };
     std::fs::create_dir_all::<PathBuf>(state.folder().into())?;

@@ -313,6 +313,54 @@ fn a_program_that_is_not_in_the_list_gets_nothing() {
 }
 
 #[test]
+fn a_controller_pushes_nothing_that_the_operator_has_not_signed() {
+    let origin = origins::http();
+    let controller = Hub::controller();
+    let (listen, address) = (free::tcp(), origin.address());
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("operator.key");
+    let key = key.to_str().unwrap();
+    let public = program::run(&["operator-key", key, "--json"]);
+    let public: serde_json::Value = serde_json::from_str(&public.stdout).unwrap();
+    let public = public["public_key"].as_str().unwrap();
+    let good = edge(listen, address);
+    let unknown = controller.say(&["apply", &written(&folder, &good), "--sign", key]);
+    assert_ne!(
+        unknown.code, 0,
+        "a state that no one has signed: {unknown:?}"
+    );
+    controller.apply(&good, &["--sign", key, "--adopt"]);
+
+    let made = controller
+        .ask(&["token", "create", "--name", "edge"])
+        .unwrap();
+    let token = made["token"].as_str().unwrap();
+    let extra = ["--operator-key", public];
+    let _edge = Joined::start_with(&controller.url(), token, "edge", &extra);
+    controller.await_step("edge");
+    let device = controller.device("alice", "laptop");
+    assert_eq!(asks(&device, "http://VIDEO/").0, 200);
+
+    // Who has the controller could do the same.
+    let bad = written(
+        &folder,
+        &good.replace("user: alice", "user: [alice, mallory]"),
+    );
+    let said = controller.say(&["apply", &bad]);
+    let told = format!("{}{}", said.stdout, said.stderr);
+    assert_eq!(said.code, 1, "{told}");
+    assert!(told.contains("signed"), "{told}");
+    controller.await_step("edge");
+
+    // The controller has taken it back: the state is again the one that was signed.
+    let signed = written(&folder, &good.replace("user: alice", "user: [alice, bob]"));
+    let said = controller.say(&["apply", &signed, "--sign", key]);
+    assert_eq!(said.code, 0, "{said:?}");
+    controller.await_step("edge");
+    assert_eq!(asks(&device, "http://VIDEO/").0, 200);
+}
+
+#[test]
 fn a_device_that_joins_changes_no_document() {
     let hub = Hub::start();
     let revision = |hub: &Hub| hub.node("hub").unwrap()["revision"].clone();

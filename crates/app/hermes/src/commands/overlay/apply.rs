@@ -11,6 +11,8 @@ use hermes_control::service::admin::{self as asked, File};
 
 use super::ask::ControllerSocket;
 use super::changes;
+use super::operator::{self, ControllerState, Signing};
+use crate::admin;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -35,6 +37,12 @@ pub struct Apply {
     /// Do not wait for how exchanges go at the first nodes with the change; they still get it before others.
     #[arg(long)]
     now: bool,
+    /// Sign the documents with this operator's key, for nodes that follow no others.
+    #[arg(long, value_name = "FILE")]
+    sign: Option<PathBuf>,
+    /// Sign also a state that was not signed before: look at `hermes get` first.
+    #[arg(long, requires = "sign")]
+    adopt: bool,
     /// Only say which resources and which nodes' documents would change.
     #[arg(long)]
     dry_run: bool,
@@ -50,7 +58,7 @@ pub struct Apply {
 /// # Errors
 /// The resources are not valid, another change came first, or a node refused.
 pub async fn run(apply: &Apply, output: Output) -> Result<(), Failure> {
-    let asked = asked::Apply {
+    let mut asked = asked::Apply {
         files: files(&apply.files)?,
         set: apply.set.clone(),
         how: How {
@@ -63,17 +71,40 @@ pub async fn run(apply: &Apply, output: Output) -> Result<(), Failure> {
             ..changes::how()
         },
     };
+    let signing = match &apply.sign {
+        Some(key) => Some(signed(apply, key, &mut asked).await?),
+        None => None,
+    };
     let answer = apply.controller.post("/apply", &asked).await?;
     if apply.dry_run {
         return changes::foresee(answer, output);
     }
     changes::follow(&apply.controller, answer, output).await?;
+    if let Some(signing) = signing {
+        signing.keep()?;
+    }
     if let Some(time) = apply.confirm.filter(|_| !output.json) {
         output.line(format_args!(
             "it returns in {time:?} unless you say: hermes confirm --overlay"
         ));
     }
     Ok(())
+}
+
+/// Signs what a request leads to, from the state that the controller has now.
+async fn signed(apply: &Apply, key: &Path, asked: &mut asked::Apply) -> Result<Signing, Failure> {
+    let about = super::about(&apply.controller).await?;
+    let state = apply.controller.get("/resources?").await?;
+    let told = ControllerState {
+        about: &about,
+        yaml: state["yaml"].as_str().unwrap_or_default(),
+    };
+    let signing = operator::sign(key, &told, asked, apply.adopt)?;
+    asked.how.endorsements = signing.endorsements.clone();
+    // The signatures are about a change of this state alone.
+    let base: Revision = admin::typed(state["revision"].clone())?;
+    asked.how.base.get_or_insert(base);
+    Ok(signing)
 }
 
 fn seconds(time: Duration) -> u32 {

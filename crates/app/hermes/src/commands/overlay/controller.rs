@@ -384,6 +384,7 @@ async fn own_membership(
             name: Some(name),
             binary: member::binary()?,
             web: None,
+            operator_key: None,
         },
     )
     .await;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use hermes_agent::enrol::{self, JoinOptions, NotJoined};
 use hermes_agent::{ControllerUrl, Membership, State};
-use hermes_api::{Name, Token};
+use hermes_api::{Name, Token, VerifyingKey};
 
 use super::member;
 use crate::commands::run::Signals;
@@ -29,6 +29,9 @@ pub struct Join {
     /// Where programs on this machine speak to a device. Default: where all devices of the overlay listen, 127.0.0.1:8080.
     #[arg(long, value_name = "ADDRESS", requires = "token")]
     web: Option<SocketAddr>,
+    /// The operator's public key, as `hermes operator-key` prints it: the node follows no document that this operator has not signed.
+    #[arg(long, value_name = "KEY", requires = "token", value_parser = operator_key)]
+    operator_key: Option<VerifyingKey>,
     /// Where the node keeps its key and documents. Default: `node` in the folder for state.
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
@@ -98,12 +101,17 @@ async fn membership(join: &Join, state: &State, output: Output) -> Result<Member
             name: name.as_ref(),
             binary: member::binary()?,
             web: join.web,
+            operator_key: join.operator_key.as_ref(),
         },
     )
     .await;
     let membership = joined.map_err(not_joined)?;
     tell(&membership, state, output);
     Ok(membership)
+}
+
+fn operator_key(text: &str) -> Result<VerifyingKey, String> {
+    VerifyingKey::from_text(text).map_err(|error| error.to_string())
 }
 
 fn tell(membership: &Membership, state: &State, output: Output) {

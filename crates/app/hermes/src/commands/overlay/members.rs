@@ -40,6 +40,9 @@ struct Create {
     /// The name that the node will have. Default: its machine's.
     #[arg(long)]
     name: Option<Name>,
+    /// The operator's public key, which the printed command tells the node: it follows no document that this operator has not signed.
+    #[arg(long, value_name = "KEY")]
+    operator_key: Option<String>,
     /// How long it counts.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = lifetime)]
     lifetime: Duration,
@@ -120,7 +123,9 @@ async fn create_token(create: &Create, output: Output) -> Result<(), Failure> {
     let answer = create.controller.post("/tokens", &request).await?;
     let about = super::about(&create.controller).await?;
     let token = answer["token"].as_str().unwrap_or_default();
-    let command = format!("hermes join {} --token {token}", about.url);
+    let key = create.operator_key.as_ref();
+    let key = key.map_or_else(String::new, |key| format!(" --operator-key {key}"));
+    let command = format!("hermes join {} --token {token}{key}", about.url);
     if output.json {
         output.value(&serde_json::json!({ "token": token, "url": about.url, "command": command }));
     } else {

@@ -10,6 +10,7 @@ pub mod join;
 pub mod look;
 mod member;
 pub mod members;
+pub mod operator;
 pub mod overview;
 
 use std::path::{Path, PathBuf};

@@ -38,6 +38,7 @@ fn published() -> Arc<Published> {
         documents,
         authorities: Part::new(b"authorities".to_vec()),
         revoked: Part::new(b"revoked".to_vec()),
+        endorsements: Arc::default(),
         confirm: None,
     })
 }
