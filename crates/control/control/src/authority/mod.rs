@@ -21,6 +21,7 @@ mod membership;
 mod records;
 mod revocation;
 mod root;
+mod sealed_texts;
 mod sealing;
 mod tokens;
 
@@ -31,6 +32,7 @@ pub use self::membership::{Member, MemberRecord, NotMember};
 pub use self::revocation::{NotRevoked, Revoked};
 pub use self::root::{Authority, ControllerIdentity};
 pub use self::tokens::{NoToken, TokenRequest, TokenSummary};
+pub use sealed_texts::{Boxes, SealedText};
 
 #[cfg(test)]
 mod tests;

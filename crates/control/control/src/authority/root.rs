@@ -12,6 +12,7 @@ use super::error::{AuthorityError, CONTROLLER};
 use super::generation::{self, Generation};
 use super::issue;
 use super::records::{Records, change};
+use super::sealed_texts::SealedTexts;
 use super::tokens::{OpenTokens, drop_expired};
 use crate::store::{Act, Store};
 
@@ -27,6 +28,7 @@ pub struct Authority {
     /// Seconds for which others believe a certificate that should have been renewed.
     grace: Arc<AtomicU64>,
     pub(super) open_tokens: Arc<Mutex<OpenTokens>>,
+    pub(super) sealed_texts: Arc<SealedTexts>,
 }
 
 /// The controller's own certificates and key, as PEM.
@@ -54,6 +56,7 @@ impl Authority {
             trust_domain,
             grace: Arc::new(AtomicU64::new(GRACE)),
             open_tokens: Arc::default(),
+            sealed_texts: Arc::new(SealedTexts::new()?),
         };
         if authority.generations()?.is_empty() {
             authority.add_generation(1, now)?;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::AuthorityError;
 use super::root::Authority;
+use super::sealed_texts::{Boxes, SealedText};
 
 /// Begins the keys of records.
 const PREFIX: &str = "sealing/";
@@ -39,6 +40,16 @@ impl Authority {
             self.records.put(&path, before.as_ref(), Some(&record))?;
         }
         Ok(())
+    }
+
+    /// The boxes of a text that this process has sealed, for the same keys.
+    pub fn sealed_before(&self, text: SealedText<'_>) -> Option<Boxes> {
+        self.sealed_texts.boxes(text)
+    }
+
+    /// Remembers the boxes of a text.
+    pub fn keep_sealed(&self, text: SealedText<'_>, boxes: &Boxes) {
+        self.sealed_texts.keep(text, boxes);
     }
 
     /// The keys of members that are not revoked.

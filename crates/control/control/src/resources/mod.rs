@@ -29,7 +29,7 @@ pub use key::{BadKey, DEFAULT_TENANT, Key, Kind};
 pub use origin::Origin;
 pub use read::{Source, read};
 pub use resource::{API_VERSION, Metadata, Resource, Spec, format};
-pub use sealing::seal;
+pub use sealing::{Boxes, Sealed, SealedSecret, Sealer, SecretText};
 pub use specs::{
     GroupSpec, Guards, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RolloutPlan,
     RouteSpec, SecretSpec, ServiceEnd, ServiceSpec, SliceName, SliceSpec, StopOn, TenantSpec,

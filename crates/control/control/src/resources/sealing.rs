@@ -1,76 +1,161 @@
 //! Secrets are sealed before a tree has them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use hermes_api::{BadSealingKey, MAX_SECRET, Name, PublicSealingKey, SealingKey};
 use hermes_config::Problem;
 use serde_json::{Value as Json, json};
 
-use super::{Findings, Spec, Tree};
+use super::{Findings, Key, SecretSpec, Spec, Tree};
 
 /// Makes a fresh key, which seals one box.
 pub type FreshKey<'a> = dyn Fn() -> Result<SealingKey, BadSealingKey> + 'a;
 
-/// The resources with every secret sealed to the keys of its nodes, and no text in clear.
-///
-/// # Errors
-/// A node has shown no key yet, or a text is too long.
-pub fn seal(
-    read: &Tree,
-    keys: &BTreeMap<Name, PublicSealingKey>,
-    fresh: &FreshKey<'_>,
-) -> Result<Tree, Findings> {
-    let mut sealed = read.clone();
-    let mut findings = Findings::default();
-    for resource in read.resources() {
-        let Spec::Secret(secret) = resource.spec() else {
-            continue;
-        };
-        let Some(value) = &secret.value else { continue };
-        let key = resource.key();
-        let mut tell = |field: &str, reason: String, remedy: &str| {
-            findings.extend([read.finding(key, Problem::new(field, reason).remedy(remedy))]);
-        };
-        if value.len() > MAX_SECRET {
-            let reason = format!("the text is longer than {} KiB", MAX_SECRET >> 10);
-            tell("spec.value", reason, "divide it");
-            continue;
-        }
+/// The boxes of a secret, by its nodes.
+pub type Boxes = BTreeMap<Name, String>;
 
-        let mut boxes: BTreeMap<&str, String> = BTreeMap::new();
-        for (index, node) in secret.nodes.iter().enumerate() {
-            let place = format!("{node} {}", key.short());
-            let box_of = |key: &PublicSealingKey| key.seal(&place, value, &fresh()?);
-            match keys.get(node).map(box_of) {
-                Some(Ok(sealed)) => drop(boxes.insert(node.as_str(), sealed)),
-                Some(Err(error)) => tell(
-                    &format!("spec.for[{index}]"),
-                    error.to_string(),
-                    "join the node anew",
-                ),
-                None => {
-                    let reason = format!("the node `{node}` has shown no key to seal to");
-                    let remedy = "let it join and attend first, then apply the secret";
-                    tell(&format!("spec.for[{index}]"), reason, remedy);
+/// Boxes that were made before of the same text for the same keys.
+pub type KnownBoxes<'a> = dyn Fn(&Key, &SecretSpec, &str) -> Option<Boxes> + 'a;
+
+/// The means of sealing.
+pub struct Sealer<'a> {
+    /// The keys of nodes.
+    pub keys: &'a BTreeMap<Name, PublicSealingKey>,
+    /// A key for each box.
+    pub fresh: &'a FreshKey<'a>,
+    /// The texts of the files that secrets name.
+    pub files: &'a BTreeMap<Key, String>,
+    /// Boxes that need not be made again: a secret that has not changed is the same resource.
+    pub known: &'a KnownBoxes<'a>,
+}
+
+/// A secret whose text was sealed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedSecret {
+    /// The resource.
+    pub key: Key,
+    /// The text.
+    pub text: SecretText,
+    /// Its boxes.
+    pub boxes: Boxes,
+}
+
+/// A text that is not to be seen.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(pub String);
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("SecretText")
+    }
+}
+
+/// Resources without a text in clear.
+#[derive(Debug)]
+pub struct Sealed {
+    /// The resources.
+    pub tree: Tree,
+    /// The secrets among them that had a text.
+    pub secrets: Vec<SealedSecret>,
+}
+
+impl Sealer<'_> {
+    /// The resources with every secret sealed to the keys of its nodes, and no text in clear.
+    ///
+    /// # Errors
+    /// A node has shown no key yet, a text is too long, or that of a file was not sent along.
+    pub fn seal(&self, read: &Tree) -> Result<Sealed, Findings> {
+        let mut tree = read.clone();
+        let mut secrets = Vec::new();
+        let mut findings = Findings::default();
+        for resource in read.resources() {
+            let Spec::Secret(spec) = resource.spec() else {
+                continue;
+            };
+            let key = resource.key();
+            match self.secret(key, spec) {
+                Ok(None) => {}
+                Ok(Some(secret)) => {
+                    let mut whole = resource.to_json().clone();
+                    whole["spec"] = json!({ "for": whole["spec"]["for"], "sealed": secret.boxes });
+                    findings.extend(replace(read, key, &whole, &mut tree).err());
+                    secrets.push(secret);
+                }
+                Err(problems) => {
+                    findings.extend(
+                        problems
+                            .into_iter()
+                            .map(|problem| read.finding(key, problem)),
+                    );
                 }
             }
         }
-        let mut whole = resource.to_json().clone();
-        whole["spec"] = json!({ "for": whole["spec"]["for"], "sealed": boxes });
-        match replaced(read, key, &whole, &mut sealed) {
-            Ok(()) => {}
-            Err(found) => findings.extend([found]),
+        findings.or(Sealed { tree, secrets })
+    }
+
+    /// A secret with its text; `None` if it is sealed already.
+    fn secret(&self, key: &Key, spec: &SecretSpec) -> Result<Option<SealedSecret>, Vec<Problem>> {
+        let text = match (&spec.value, &spec.file) {
+            (None, None) => return Ok(None),
+            (Some(_), Some(_)) => {
+                let problem = Problem::new("spec.file", "there is a `value`, too");
+                return Err(vec![problem.remedy("keep one of them")]);
+            }
+            (Some(value), None) => value,
+            (None, Some(_)) => self.files.get(key).ok_or_else(|| {
+                let problem = Problem::new("spec.file", "the text of the file did not come along");
+                vec![problem.remedy("use `hermes apply` or `hermes diff`, which read it")]
+            })?,
+        };
+        if text.len() > MAX_SECRET {
+            let field = if spec.value.is_some() {
+                "spec.value"
+            } else {
+                "spec.file"
+            };
+            let reason = format!("the text is longer than {} KiB", MAX_SECRET >> 10);
+            return Err(vec![Problem::new(field, reason).remedy("divide it")]);
+        }
+
+        let boxes = match (self.known)(key, spec, text) {
+            Some(known) => known,
+            None => self.boxes(key, spec, text)?,
+        };
+        Ok(Some(SealedSecret {
+            key: key.clone(),
+            text: SecretText(text.clone()),
+            boxes,
+        }))
+    }
+
+    fn boxes(&self, key: &Key, spec: &SecretSpec, text: &str) -> Result<Boxes, Vec<Problem>> {
+        let mut boxes = Boxes::new();
+        let mut problems = Vec::new();
+        for (index, node) in spec.nodes.iter().enumerate() {
+            let mut tell = |reason: String, remedy: &str| {
+                let problem = Problem::new(format!("spec.for[{index}]"), reason);
+                problems.push(problem.remedy(remedy));
+            };
+            let place = format!("{node} {}", key.short());
+            let box_of = |key: &PublicSealingKey| key.seal(&place, text, &(self.fresh)()?);
+            match self.keys.get(node).map(box_of) {
+                Some(Ok(sealed)) => drop(boxes.insert(node.clone(), sealed)),
+                Some(Err(error)) => tell(error.to_string(), "join the node anew"),
+                None => tell(
+                    format!("the node `{node}` has shown no key to seal to"),
+                    "let it join and attend first, then apply the secret",
+                ),
+            }
+        }
+        match problems.is_empty() {
+            true => Ok(boxes),
+            false => Err(problems),
         }
     }
-    findings.or(sealed)
 }
 
-fn replaced(
-    read: &Tree,
-    key: &super::Key,
-    whole: &Json,
-    sealed: &mut Tree,
-) -> Result<(), super::Finding> {
+fn replace(read: &Tree, key: &Key, whole: &Json, sealed: &mut Tree) -> Result<(), super::Finding> {
     let resource = super::Resource::from_json(whole)?;
     let origin = read.origin(key).cloned();
     // It takes the place of one that is there.
@@ -98,6 +183,16 @@ metadata: { name: web }
 spec: { for: [hub], value: "a password" }
 "#;
 
+    fn sealed(tree: &Tree, keys: &BTreeMap<Name, PublicSealingKey>) -> Result<Sealed, Findings> {
+        let sealer = Sealer {
+            keys,
+            fresh: &|| SealingKey::of([7; 32]),
+            files: &BTreeMap::new(),
+            known: &|_, _, _| None,
+        };
+        sealer.seal(tree)
+    }
+
     #[test]
     fn a_tree_has_the_sealed_form_alone() {
         let source = Source {
@@ -108,10 +203,7 @@ spec: { for: [hub], value: "a password" }
         let said = check(&tree).unwrap_err().to_string();
         assert!(said.contains("is not sealed"), "{said}");
 
-        let fresh = || SealingKey::of([7; 32]);
-        let said = seal(&tree, &BTreeMap::new(), &fresh)
-            .unwrap_err()
-            .to_string();
+        let said = sealed(&tree, &BTreeMap::new()).unwrap_err().to_string();
         assert!(
             said.starts_with("overlay.yaml:10:") && said.contains("has shown no key"),
             "{said}"
@@ -119,7 +211,7 @@ spec: { for: [hub], value: "a password" }
 
         let node = SealingKey::of([1; 32]).unwrap();
         let keys = BTreeMap::from([("hub".parse().unwrap(), node.public())]);
-        let sealed = seal(&tree, &keys, &fresh).unwrap();
+        let sealed = sealed(&tree, &keys).unwrap().tree;
         check(&sealed).unwrap();
         let text = format(sealed.resources());
         assert!(!text.contains("a password"), "{text}");

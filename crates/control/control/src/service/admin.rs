@@ -1,5 +1,6 @@
 //! The requests of operators on this machine: JSON over a Unix socket that only the controller's user can open.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,9 @@ const HEAD: Duration = Duration::from_secs(10);
 pub struct Apply {
     /// The files, in their order.
     pub files: Vec<File>,
+    /// The texts of files that secrets name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<Key, String>,
     /// The set that the files are: its resources that they do not name are removed.
     #[serde(default)]
     pub set: Option<Name>,
@@ -406,7 +410,7 @@ impl Controller {
     fn apply(&self, asked: &Apply) -> Result<Value, Failed> {
         let read = resources::read(&asked.sources()).map_err(NotChanged::Invalid)?;
         // Before anything else sees it: no tree has the text of a secret.
-        let read = self.sealed(&read)?;
+        let read = self.sealed(&read, &asked.secrets)?;
         let changed = self.change(&asked.how, &|tree| applied(tree, asked, &read))?;
         Ok(json!(changed))
     }

@@ -56,7 +56,7 @@ impl Controller {
     pub fn compare(&self, asked: &Apply) -> Result<Comparison, NotChanged> {
         let before = self.in_force.lock().published.clone();
         let read = resources::read(&asked.sources()).map_err(NotChanged::Invalid)?;
-        let read = self.sealed(&read)?;
+        let read = self.sealed(&read, &asked.secrets)?;
         let tree = applied(&before.tree, asked, &read).map_err(NotChanged::Invalid)?;
         let difference = Difference::between(&before.tree, &tree);
         let domain = &self.about.trust_domain;

@@ -1,5 +1,7 @@
 //! Members of the overlay: they join, renew, and are revoked.
 
+use std::collections::BTreeMap;
+
 use hermes_api::{
     BadSealingKey, JoinAnswer, JoinRequest, Name, PublicSealingKey, SealingKey, Token,
 };
@@ -10,8 +12,8 @@ use super::binaries;
 use super::controller::Controller;
 use super::outcome::NotChanged;
 use super::tls;
-use crate::authority::{Member, MemberRecord, Revoked, TokenRequest, TokenSummary};
-use crate::resources::{self, Tree};
+use crate::authority::{Member, MemberRecord, Revoked, SealedText, TokenRequest, TokenSummary};
+use crate::resources::{Key, Sealer, SecretSpec, Tree};
 
 impl Controller {
     /// Makes a node a member.
@@ -89,7 +91,11 @@ impl Controller {
     ///
     /// # Errors
     /// A node has shown no key yet, or the store cannot be read.
-    pub(super) fn sealed(&self, read: &Tree) -> Result<Tree, NotChanged> {
+    pub(super) fn sealed(
+        &self,
+        read: &Tree,
+        files: &BTreeMap<Key, String>,
+    ) -> Result<Tree, NotChanged> {
         let keys = self.authority.sealing_keys();
         let keys = keys.map_err(|error| NotChanged::Store(error.to_string()))?;
         let fresh = || {
@@ -97,7 +103,31 @@ impl Controller {
             aws_lc_rs::rand::fill(&mut bytes).map_err(|_| BadSealingKey)?;
             SealingKey::of(bytes)
         };
-        resources::seal(read, &keys, &fresh).map_err(NotChanged::Invalid)
+        let known = |key: &Key, spec: &SecretSpec, text: &str| {
+            let name = key.to_string();
+            let keys = shown(&keys, &spec.nodes);
+            self.authority.sealed_before(SealedText {
+                name: &name,
+                keys: &keys,
+                text,
+            })
+        };
+        let sealer = Sealer {
+            keys: &keys,
+            fresh: &fresh,
+            files,
+            known: &known,
+        };
+        let sealed = sealer.seal(read).map_err(NotChanged::Invalid)?;
+        for secret in &sealed.secrets {
+            let text = SealedText {
+                name: &secret.key.to_string(),
+                keys: &shown(&keys, secret.boxes.keys()),
+                text: &secret.text.0,
+            };
+            self.authority.keep_sealed(text, &secret.boxes);
+        }
+        Ok(sealed.tree)
     }
 
     /// The tokens that count, without their secrets.
@@ -184,4 +214,13 @@ impl Controller {
             .collect_garbage(now)
             .map_err(|error| said(&error))
     }
+}
+
+/// The keys that these nodes have shown.
+fn shown<'k>(
+    keys: &'k BTreeMap<Name, PublicSealingKey>,
+    nodes: impl IntoIterator<Item = &'k Name>,
+) -> BTreeMap<&'k Name, &'k PublicSealingKey> {
+    let nodes = nodes.into_iter();
+    nodes.filter_map(|node| keys.get_key_value(node)).collect()
 }

@@ -173,3 +173,54 @@ spec:
     assert!(!format!("{shown:?}").contains(line));
     assert!(!edge.log().contains(line));
 }
+
+#[test]
+fn a_secret_may_lie_in_a_file_and_is_sealed_anew_only_when_its_text_changes() {
+    let controller = Hub::controller();
+    let listen = free::tcp();
+    let node = format!(
+        "apiVersion: hermes/v1
+kind: Node
+metadata: {{ name: edge }}
+spec: {{ listen: {listen}, reach: [{listen}], ingress: true }}
+"
+    );
+    controller.apply(&node, &[]);
+    let _edge = controller.member("edge");
+    controller.await_step("edge");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret.yaml");
+    let secret = "apiVersion: hermes/v1
+kind: Secret
+metadata: { name: word }
+spec: { for: [edge], file: keys/word }
+";
+    fs::write(&file, secret).unwrap();
+    let file = file.to_str().unwrap();
+    let missing = controller.say(&["apply", file]);
+    let told = format!("{missing:?}");
+    assert_eq!(missing.code, 2, "{told}");
+    assert!(
+        told.contains("secret.yaml:4:") && told.contains("keys/word: No such file"),
+        "{told}"
+    );
+
+    fs::create_dir(folder.path().join("keys")).unwrap();
+    fs::write(folder.path().join("keys/word"), "first").unwrap();
+    let applied = || {
+        let said = controller.say(&["apply", file]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let state = controller.ask(&["get"]).unwrap();
+        let yaml = state["yaml"].as_str().unwrap();
+        assert!(!yaml.contains("keys/word") && !yaml.contains("first"));
+        state["revision"].clone()
+    };
+    let first = applied();
+    assert_eq!(applied(), first);
+    assert_eq!(controller.say(&["diff", file]).code, 0);
+    fs::write(folder.path().join("keys/word"), "second").unwrap();
+    let second = applied();
+    assert_ne!(second, first);
+    assert_eq!(applied(), second);
+}

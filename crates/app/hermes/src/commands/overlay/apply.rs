@@ -1,11 +1,14 @@
 //! `hermes apply FILE..`: make an overlay as files describe it; and other changes of its resources.
 
+use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use hermes_api::{Name, Revision};
-use hermes_control::resources::Key;
+use hermes_api::{MAX_SECRET, Name, Revision};
+use hermes_config::Problem;
+use hermes_control::resources::{self, Key, Kind, SecretSpec, Source, Spec};
 use hermes_control::service::How;
 use hermes_control::service::admin::{self as asked, File};
 
@@ -58,8 +61,10 @@ pub struct Apply {
 /// # Errors
 /// The resources are not valid, another change came first, or a node refused.
 pub async fn run(apply: &Apply, output: Output) -> Result<(), Failure> {
+    let files = files(&apply.files)?;
     let mut asked = asked::Apply {
-        files: files(&apply.files)?,
+        secrets: secret_files(&files)?,
+        files,
         set: apply.set.clone(),
         how: How {
             base: apply.base,
@@ -125,6 +130,45 @@ fn file(path: &Path) -> Result<File, Failure> {
         name: path.display().to_string(),
         text: text.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?,
     })
+}
+
+/// The texts of files that secrets among these resources name. Mistakes of the resources are left to the controller.
+pub(super) fn secret_files(files: &[File]) -> Result<BTreeMap<Key, String>, Failure> {
+    let mut texts = BTreeMap::new();
+    for file in files {
+        let source = Source {
+            name: Path::new(&file.name),
+            text: &file.text,
+        };
+        let Ok(read) = resources::read(&[source]) else {
+            continue;
+        };
+        for resource in read.of_kind(Kind::Secret) {
+            if let Spec::Secret(SecretSpec {
+                file: Some(path), ..
+            }) = resource.spec()
+            {
+                let text = secret_file(Path::new(&file.name), path).map_err(|reason| {
+                    let problem = Problem::new("spec.file", reason);
+                    Failure::invalid(read.finding(resource.key(), problem).to_string())
+                })?;
+                texts.insert(resource.key().clone(), text);
+            }
+        }
+    }
+    Ok(texts)
+}
+
+/// The text of a secret, from the folder of the file that names it.
+fn secret_file(beside: &Path, path: &str) -> Result<String, String> {
+    let path = beside.parent().unwrap_or(Path::new("")).join(path);
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(&path).map_err(failed)?;
+    let limit = u64::try_from(MAX_SECRET + 1).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    // A longer one is refused by the controller, with its place.
+    file.take(limit).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
 }
 
 /// Arguments of `hermes delete`.

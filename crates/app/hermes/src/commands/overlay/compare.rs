@@ -8,7 +8,7 @@ use hermes_control::compile::{ANYONE, Access, AccessChanges};
 use hermes_control::service::admin::Apply;
 use hermes_control::service::{Comparison, How, ResourceChange};
 
-use super::apply::files;
+use super::apply::{files, secret_files};
 use super::ask::ControllerSocket;
 use crate::admin;
 use crate::failure::Failure;
@@ -27,8 +27,10 @@ pub async fn run(
     let file: PathBuf = file
         .ok_or_else(|| Failure::invalid("name a file of resources"))?
         .to_owned();
+    let files = files(std::slice::from_ref(&file))?;
     let asked = Apply {
-        files: files(std::slice::from_ref(&file))?,
+        secrets: secret_files(&files)?,
+        files,
         set: set.cloned(),
         how: How::default(),
     };

@@ -151,7 +151,7 @@ fn same(one: &Tree, other: &Tree) -> bool {
 }
 
 fn is_in_clear(resource: &Resource) -> bool {
-    matches!(resource.spec(), Spec::Secret(secret) if secret.value.is_some())
+    matches!(resource.spec(), Spec::Secret(secret) if secret.value.is_some() || secret.file.is_some())
 }
 
 fn unix_milliseconds() -> u64 {

@@ -10,6 +10,15 @@ pub(super) fn secrets(report: &mut Report<'_>) {
             continue;
         };
         let key = resource.key();
+        if secret.file.is_some() {
+            let reason = "the text of the file is not here";
+            report.add(
+                key,
+                "spec.file",
+                reason,
+                "use `hermes apply`, which reads it",
+            );
+        }
         if secret.value.is_some() {
             let reason = "the text is not sealed, and must not be kept like this";
             report.add(

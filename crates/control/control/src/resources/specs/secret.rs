@@ -18,6 +18,9 @@ pub struct SecretSpec {
     /// The text. It is sealed to the keys of the nodes when the resource is applied, and kept nowhere.
     #[serde(default)]
     pub value: Option<String>,
+    /// In place of `value`, a file with the text, from the folder of the resource's own file. `hermes apply` reads it where it runs.
+    #[serde(default)]
+    pub file: Option<String>,
     /// The text as each node can open it; the controller writes it.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
