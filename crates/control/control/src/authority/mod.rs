@@ -32,7 +32,7 @@ pub use self::membership::{Member, MemberRecord, NotMember};
 pub use self::revocation::{NotRevoked, Revoked};
 pub use self::root::{Authority, ControllerIdentity};
 pub use self::tokens::{NoToken, TokenRequest, TokenSummary};
-pub use sealed_texts::{Boxes, SealedText};
+pub use sealed_texts::SealedText;
 
 #[cfg(test)]
 mod tests;

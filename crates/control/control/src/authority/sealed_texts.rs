@@ -12,13 +12,11 @@ use serde_json::json;
 
 use super::encoding::random;
 use super::error::AuthorityError;
+use crate::resources::Boxes;
 
 /// Secrets whose boxes are known: as many as an overlay may well have.
 #[doc(alias = "bound")]
 const KNOWN: usize = 10_000;
-
-/// Boxes by the nodes that can open them.
-pub type Boxes = BTreeMap<Name, String>;
 
 /// A text for some nodes, as it is sealed.
 #[derive(Clone, Copy)]
@@ -34,10 +32,10 @@ pub struct SealedText<'a> {
 /// What this process has sealed.
 pub(super) struct SealedTexts {
     key: hmac::Key,
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, SealedEarlier>>,
 }
 
-struct Known {
+struct SealedEarlier {
     fingerprint: hmac::Tag,
     boxes: Boxes,
 }
@@ -71,7 +69,7 @@ impl SealedTexts {
         if known.len() >= KNOWN {
             known.clear();
         }
-        let last = Known {
+        let last = SealedEarlier {
             fingerprint: self.fingerprint(of),
             boxes: boxes.clone(),
         };

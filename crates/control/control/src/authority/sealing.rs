@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::AuthorityError;
 use super::root::Authority;
-use super::sealed_texts::{Boxes, SealedText};
+use super::sealed_texts::SealedText;
+use crate::resources::Boxes;
 
 /// Begins the keys of records.
 const PREFIX: &str = "sealing/";
