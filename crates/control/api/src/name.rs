@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A name that stands in certificates, file names and documents alike: a DNS label in lower case (RFC 1123, 2.1), of at most 63
-/// letters, digits and hyphens. Nothing else means the same name, so names are compared byte by byte.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct Name(String);
+/// letters, digits and hyphens. Nothing else means the same name, so names are compared byte by byte. Copies share one text: each
+/// member stands in several tables.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(Arc<str>);
 
 /// A text that is no name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +43,7 @@ impl FromStr for Name {
         if !is_name {
             return Err(BadName(text.chars().take(LONGEST + 1).collect()));
         }
-        Ok(Self(text.to_owned()))
+        Ok(Self(text.into()))
     }
 }
 
@@ -55,6 +56,12 @@ impl fmt::Display for Name {
 impl AsRef<str> for Name {
     fn as_ref(&self) -> &str {
         &self.0
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

@@ -53,22 +53,24 @@ impl Authority {
         self.sealed_texts.keep(text, boxes);
     }
 
-    /// The keys of members that are not revoked.
+    /// The keys of these nodes: of those that are members, are not revoked and have shown one.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn sealing_keys(&self) -> Result<BTreeMap<Name, PublicSealingKey>, AuthorityError> {
-        let members = self.members()?.into_iter();
-        let members = members.filter(|member| member.revoked.is_none());
-        let members: BTreeSet<Name> = members.map(|member| member.node).collect();
-        let records: Vec<SealingRecord> = self.records.all(PREFIX)?;
-        let known = records
-            .into_iter()
-            .filter(|record| members.contains(&record.node));
-        let keys = known.filter_map(|record| {
-            let key = PublicSealingKey::try_from(&*record.key).ok()?;
-            Some((record.node, key))
-        });
-        Ok(keys.collect())
+    pub fn sealing_keys(
+        &self,
+        nodes: &BTreeSet<Name>,
+    ) -> Result<BTreeMap<Name, PublicSealingKey>, AuthorityError> {
+        let mut keys = BTreeMap::new();
+        for node in nodes {
+            let member = self.record_of(node)?;
+            if member.is_none_or(|member| member.revoked.is_some()) {
+                continue;
+            }
+            let record: Option<SealingRecord> = self.records.get(&format!("{PREFIX}{node}"))?;
+            let key = record.and_then(|record| PublicSealingKey::try_from(&*record.key).ok());
+            keys.extend(key.map(|key| (node.clone(), key)));
+        }
+        Ok(keys)
     }
 }

@@ -27,14 +27,10 @@ pub(super) fn add_listeners(plan: &Plan<'_>, name: &Name, node: &NodeSpec, draft
             share: 1,
         };
         let upstream = format!("to-{hub}");
+        let endpoints = of_nodes(plan, &[reached], None, draft);
         let listener = json!({ "attach": { "to": upstream, "as": name } });
         draft.entry("listeners", &format!("attach-{hub}"), listener, source());
-        draft.entry(
-            "upstreams",
-            &upstream,
-            of_nodes(plan, &[reached], None),
-            source(),
-        );
+        draft.entry("upstreams", &upstream, endpoints, source());
     }
 }
 

@@ -10,9 +10,9 @@ use serde_json::Value as Json;
 use super::draft::Draft;
 use super::plan::Plan;
 use super::proof::prove;
+use super::reads::touched;
 use super::secrets::SecretsOf;
-use super::tenants::NamedGroup;
-use super::{Reads, SourceMap, device, proxy};
+use super::{Read, Reads, SourceMap, device, proxy};
 use crate::resources::{Findings, Key, Kind, Tree, check};
 
 /// Whom a document is for.
@@ -72,11 +72,6 @@ impl Compiled {
         Hash::of(&self.blob())
     }
 
-    /// Whether the document may differ after a change of these resources, of which nothing but the names is known.
-    pub fn reads_any(&self, changed: &BTreeSet<Key>) -> bool {
-        self.reads.any_of(changed)
-    }
-
     /// Judges the document as a node would; returns warnings about parts without effect.
     ///
     /// # Errors
@@ -101,6 +96,23 @@ impl Compiled {
             )
         };
         found(proof.mistakes).or(found(proof.warnings))
+    }
+}
+
+/// The parts of a tree that a change touches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Touched {
+    parts: BTreeSet<Read>,
+    /// Nodes that resources lead through which are others by now.
+    nodes: BTreeSet<Name>,
+}
+
+impl Touched {
+    /// Whether a document that has read these parts may be another one after the change.
+    pub fn concerns(&self, recipient: &Recipient, reads: &Reads) -> bool {
+        let is_led_through =
+            matches!(recipient, Recipient::Node(node) if self.nodes.contains(node));
+        is_led_through || reads.any_of(&self.parts)
     }
 }
 
@@ -133,6 +145,31 @@ impl<'t> Compiler<'t> {
         recipients
     }
 
+    /// The [rank](Compiled::rank) of a document. It depends on the ways of all, which no document says of itself.
+    pub fn rank(&self, recipient: &Recipient) -> u32 {
+        match recipient {
+            Recipient::Node(name) if self.0.graph.node(name).is_some() => self.0.rank(name),
+            _ => u32::MAX,
+        }
+    }
+
+    /// The parts of the tree by which it differs from an earlier one, in these resources.
+    pub fn touched(&self, before: &Tree, changed: &[Key]) -> Touched {
+        let mut all = Touched::default();
+        for key in changed {
+            touched(
+                before.resource(key),
+                self.0.tree.resource(key),
+                &mut all.parts,
+            );
+            // A service with the same nodes leads nowhere else.
+            if key.kind != Kind::Service || all.parts.contains(&Read::Ends(key.clone())) {
+                self.0.led_through(key, &mut all.nodes);
+            }
+        }
+        all
+    }
+
     /// Makes a document.
     ///
     /// # Errors
@@ -142,21 +179,14 @@ impl<'t> Compiler<'t> {
         let of_device =
             |own| device::document(plan, own).map_err(|finding| Findings(vec![finding]));
         match recipient {
-            Recipient::Devices => Ok(compiled(of_device(None)?, of_devices(), u32::MAX)),
+            Recipient::Devices => Ok(compiled(of_device(None)?, u32::MAX)),
             Recipient::Node(name) => {
                 let node = plan.tree.node(name).ok_or_else(|| unknown(name))?;
-                let key = plan.tree.node_key(name);
-                if node.is_device() {
-                    let mut reads = of_devices();
-                    reads.keys.insert(key);
-                    let slices = node.slices.iter().map(|slice| slice.0.clone());
-                    reads.keys.extend(slices);
-                    let compiled = compiled(of_device(Some((name, node)))?, reads, u32::MAX);
-                    return with_secrets(plan.tree, name, compiled);
-                }
-                let draft = proxy::document(plan, name, node);
-                let reads = of_proxy(key, &draft);
-                let compiled = compiled(draft, reads, plan.rank(name));
+                let draft = match node.is_device() {
+                    true => of_device(Some((name, node)))?,
+                    false => proxy::document(plan, name, node),
+                };
+                let compiled = compiled(draft, self.rank(recipient));
                 with_secrets(plan.tree, name, compiled)
             }
         }
@@ -173,11 +203,12 @@ fn with_secrets(tree: &Tree, node: &Name, mut compiled: Compiled) -> Result<Comp
     let secrets = SecretsOf::resolve(tree, node, &compiled.places, &mut compiled.document)?;
     let SecretsOf { boxes, keys, .. } = secrets;
     compiled.secrets = boxes;
-    compiled.reads.keys.extend(keys);
+    keys.iter().for_each(|key| compiled.reads.resource(key));
     Ok(compiled)
 }
 
-fn compiled(draft: Draft, reads: Reads, rank: u32) -> Compiled {
+fn compiled(mut draft: Draft, rank: u32) -> Compiled {
+    let reads = std::mem::take(&mut draft.reads);
     let (document, places) = draft.finish();
     Compiled {
         document,
@@ -185,36 +216,6 @@ fn compiled(draft: Draft, reads: Reads, rank: u32) -> Compiled {
         reads,
         secrets: BTreeMap::new(),
         rank,
-    }
-}
-
-/// Devices depend on the ingresses alone: who they are is known only by looking at all nodes.
-fn of_devices() -> Reads {
-    Reads {
-        kinds: BTreeSet::from([Kind::Overlay, Kind::Node]),
-        ..Reads::default()
-    }
-}
-
-fn of_proxy(key: Key, draft: &Draft) -> Reads {
-    let groups = draft.groups.iter().filter_map(|group| match group {
-        NamedGroup::Resource(key) => Some(key.clone()),
-        NamedGroup::Members(_) => None,
-    });
-    Reads {
-        keys: groups.chain([key]).collect(),
-        kinds: BTreeSet::from([
-            Kind::Overlay,
-            Kind::Node,
-            Kind::Link,
-            Kind::Service,
-            Kind::Name,
-            Kind::Route,
-            Kind::User,
-            Kind::Policy,
-            Kind::Tenant,
-            Kind::Slice,
-        ]),
     }
 }
 

@@ -7,9 +7,9 @@ use serde_json::json;
 use super::draft::Draft;
 use super::plan::Plan;
 use super::proxy::own_listeners;
-use super::slices;
 use super::source_map::SourceField;
 use super::upstreams::{Reached, of_nodes};
+use super::{Read, slices};
 use crate::resources::{Finding, NodeSpec};
 
 /// Where programs on a device find the proxy, if it has no listeners of its own.
@@ -45,6 +45,10 @@ pub(super) fn document(plan: &Plan<'_>, own: Option<(&Name, &NodeSpec)>) -> Resu
     let own_key = own.map(|(name, _)| key_of(name));
     let source = own_key.as_ref().map(|key| SourceField::made(key, "spec"));
     let mut draft = Draft::new("${HERMES_NODE}", source);
+    draft.reads.add(Read::Terrain);
+    if let Some(key) = &own_key {
+        draft.reads.resource(key);
+    }
     if let (Some(key), Some((_, node))) = (&own_key, own) {
         if let Some(zone) = &node.zone {
             draft.set(
@@ -67,11 +71,7 @@ pub(super) fn document(plan: &Plan<'_>, own: Option<(&Name, &NodeSpec)>) -> Resu
     draft.set("identity", json!({ "user": "${HERMES_USER}" }), None);
     draft.push("routes", json!({ "name": "overlay", "to": INGRESS }), None);
     let source = SourceField::made(&key_of(first.name), "spec.reach");
-    draft.entry(
-        "upstreams",
-        INGRESS,
-        of_nodes(plan, &ingresses, None),
-        Some(source),
-    );
+    let endpoints = of_nodes(plan, &ingresses, None, &mut draft);
+    draft.entry("upstreams", INGRESS, endpoints, Some(source));
     Ok(draft)
 }

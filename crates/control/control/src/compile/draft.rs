@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use hermes_config::{child, element};
 use serde_json::{Map, Value as Json, json};
 
+use super::reads::Reads;
 use super::source_map::{SourceField, SourceMap};
 use super::tenants::NamedGroup;
 
@@ -18,6 +19,8 @@ pub(super) struct Draft {
     sources: SourceMap,
     /// Groups that it names.
     pub(super) groups: BTreeSet<NamedGroup>,
+    /// The parts of the tree that it is made of.
+    pub(super) reads: Reads,
 }
 
 impl Draft {

@@ -50,10 +50,10 @@ mod walk;
 pub use access::{ANYONE, Access, AccessChanges, Accessible, access_changes};
 pub use between::{between, mixed};
 pub use circles::{Documents, Turn, turns};
-pub use compiler::{Compiled, Compiler, Recipient, compile};
+pub use compiler::{Compiled, Compiler, Recipient, Touched, compile};
 pub use losses::{Loss, losses};
 pub use proof::VARIABLES;
-pub use reads::Reads;
+pub use reads::{Read, Reads, only_moves};
 pub use source_map::{SourceField, SourceMap};
 pub use walk::{Hop, Network, Onward, SupposedExchange, Walk};
 

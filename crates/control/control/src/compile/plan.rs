@@ -9,6 +9,7 @@ use hermes_config::{Problem, element};
 
 use super::detour::{Detour, Step, Terrain};
 use super::rank::ranks;
+use super::reads::weights;
 use super::slices::{SlicePlan, slices};
 use super::tenants::{TenantPlan, tenants};
 use crate::resources::{
@@ -166,6 +167,41 @@ impl<'t> Plan<'t> {
         })
     }
 
+    /// The nodes that the way of a resource leads through.
+    pub(super) fn led_through(&self, key: &Key, nodes: &mut BTreeSet<Name>) {
+        let of_service = |service: &ServicePlan<'_>, nodes: &mut BTreeSet<Name>| {
+            nodes.extend(service.passed.iter().map(|node| (*node).clone()));
+        };
+        let is_detour = |detour: &&Detour<'_>| match key.kind {
+            Kind::Route => detour.key == key,
+            _ => detour.key.sibling(Kind::Service, &detour.spec.to) == *key,
+        };
+        match key.kind {
+            Kind::Name => {
+                let named = self.tree.resource(key).map(Resource::spec);
+                if let Some(Spec::Name(name)) = named
+                    && let Some(service) = self.service(key, &name.service)
+                {
+                    of_service(service, nodes);
+                }
+            }
+            Kind::Service | Kind::Route => {
+                if let Some(service) = self.services.get(key) {
+                    of_service(service, nodes);
+                }
+                let steps = self.detours.iter().filter(is_detour);
+                let steps = steps.flat_map(|detour| detour.steps.keys());
+                nodes.extend(steps.map(|node| (*node).clone()));
+            }
+            Kind::Slice => {
+                let slices = self.slices.iter().filter(|slice| slice.key == key);
+                let passed = slices.flat_map(|slice| &slice.passed);
+                nodes.extend(passed.map(|node| (*node).clone()));
+            }
+            _ => {}
+        }
+    }
+
     /// The place of a node in the order from receivers to senders.
     pub(super) fn rank(&self, node: &Name) -> u32 {
         self.ranks.get(node).copied().unwrap_or_default()
@@ -198,7 +234,7 @@ impl<'t> Plan<'t> {
                 return None;
             };
             let key = resource.key();
-            let ways = finder.ways(goals(spec));
+            let ways = finder.ways(weights(spec));
             // A node learns nothing of services that no one can ask for.
             let passed = match named.contains(key) {
                 true => ways.passed(graph, entries()),
@@ -242,16 +278,6 @@ impl<'t> Plan<'t> {
         }
         senders
     }
-}
-
-/// The nodes of a service, each with the weight of its servers.
-fn goals(service: &ServiceSpec) -> BTreeMap<&Name, u32> {
-    let mut goals: BTreeMap<&Name, u32> = BTreeMap::new();
-    for end in &service.at {
-        let weight = goals.entry(&end.node).or_default();
-        *weight = weight.saturating_add(end.weight());
-    }
-    goals
 }
 
 /// All names, the narrower ones first: the first route that matches decides.

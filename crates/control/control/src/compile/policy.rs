@@ -14,7 +14,7 @@ use super::routes::groups_of;
 use super::slices;
 use super::source_map::SourceField;
 use super::tenants::NamedGroup;
-use super::{attachments, tenant_rules};
+use super::{Read, attachments, tenant_rules};
 use crate::resources::{Kind, PolicySpec, Resource, Spec};
 
 /// A rule of a node's policy.
@@ -37,6 +37,8 @@ pub(super) struct WrittenRule<'t> {
 
 /// Adds the policy of a node, which denies everything that no rule allows.
 pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
+    draft.reads.add(Read::Policies);
+    draft.reads.add(Read::PoliciesAt(node.clone()));
     let mut list = Vec::new();
     if plan
         .graph

@@ -7,13 +7,18 @@ use super::draft::{Draft, OVERLAY};
 use super::plan::Plan;
 use super::source_map::SourceField;
 use super::tenants::NamedGroup;
-use super::{attachments, peers, policy, routes, upstreams};
+use super::{Read, attachments, peers, policy, routes, upstreams};
 use crate::resources::{Key, Kind, NodeSpec, Spec};
 
 /// The document of a node that is no device.
 pub(super) fn document(plan: &Plan<'_>, name: &Name, node: &NodeSpec) -> Draft {
     let key = plan.tree.node_key(name);
     let mut draft = Draft::new(name.as_str(), Some(SourceField::made(&key, "spec")));
+    draft.reads.resource(&key);
+    // The rules of all tenants stand beside each other, and each peer has a certificate.
+    for read in [Read::Terrain, Read::TrustDomain, Read::Every(Kind::Tenant)] {
+        draft.reads.add(read);
+    }
     if let Some(zone) = &node.zone {
         let source = SourceField::copied(&key, "spec.zone");
         draft.set("zone", zone.as_str().into(), Some(source));
@@ -53,6 +58,7 @@ pub(super) fn own_listeners(key: &Key, node: &NodeSpec, draft: &mut Draft) {
 
 /// Users with several names are known under one where they enter; from there on they have it.
 fn users(plan: &Plan<'_>, draft: &mut Draft) {
+    draft.reads.add(Read::Every(Kind::User));
     for resource in plan.tree.of_kind(Kind::User) {
         let Spec::User(user) = resource.spec() else {
             continue;
@@ -72,6 +78,7 @@ fn groups(plan: &Plan<'_>, draft: &mut Draft) {
             NamedGroup::Resource(key) => key.clone(),
             NamedGroup::Members(tenant) => Key::new(Kind::Tenant, tenant.clone()),
         };
+        draft.reads.resource(&key);
         let tenant = match &group {
             NamedGroup::Resource(key) => plan.tenants.get(&key.tenant),
             NamedGroup::Members(tenant) => plan.tenants.get(tenant),

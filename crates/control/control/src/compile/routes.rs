@@ -7,6 +7,7 @@ use hermes_config::model::{Route, TargetMatch, UserMatch};
 use hermes_rules::shadow::shadows;
 use serde_json::{Value as Json, json};
 
+use super::Read;
 use super::detour::{Detour, Step};
 use super::draft::Draft;
 use super::plan::{NamePlan, Plan, ServicePlan};
@@ -130,14 +131,14 @@ fn of_detour(
     step: &Step<'_>,
     draft: &mut Draft,
 ) -> Option<MadeRoute> {
+    draft.reads.way(detour.key, &detour.spec.to);
     let written = detour.resource.written();
     let name = route_name(detour.key, &format!("route/{}", detour.key.name));
     let mut route = json!({ "name": name, "match": written["match"] });
     let users = detour.spec.matches.user.as_deref();
     match plan.tenants.get(&detour.key.tenant) {
         Some(tenant) if tenant.members.is_some() => {
-            let own = plan.targets_of(tenant);
-            let targets = tenant.narrowed(detour.spec.matches.target.as_deref(), &own);
+            let targets = own_targets(plan, tenant, detour, draft);
             let users = tenant.users(users);
             if targets.is_empty() || users.texts.is_empty() {
                 return None;
@@ -179,6 +180,7 @@ fn of_name(
     service: &ServicePlan<'_>,
     draft: &mut Draft,
 ) -> Option<MadeRoute> {
+    draft.reads.way(name.key, &name.spec.service);
     let mut matches = json!({ "target": json_of(&name.targets) });
     let written = name.spec.users.as_deref();
     match plan.tenants.get(&name.key.tenant) {
@@ -214,6 +216,18 @@ fn of_name(
         json: route,
         source: SourceField::made(name.key, "spec"),
     })
+}
+
+/// The targets of a tenant's detour: of its own names alone, whatever its condition says.
+fn own_targets(
+    plan: &Plan<'_>,
+    tenant: &TenantPlan<'_>,
+    detour: &Detour<'_>,
+    draft: &mut Draft,
+) -> Vec<TargetMatch> {
+    draft.reads.add(Read::NamesOf(tenant.name.clone()));
+    let own = plan.targets_of(tenant);
+    tenant.narrowed(detour.spec.matches.target.as_deref(), &own)
 }
 
 /// Targets, and the names by which users of several tenants say whose they mean.

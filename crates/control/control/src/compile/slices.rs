@@ -88,6 +88,7 @@ pub(super) fn add_routes(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
         .iter()
         .filter(|slice| slice.passed.contains(node))
     {
+        draft.reads.resource(slice.key);
         let Some((condition, users)) = slice.condition(plan) else {
             continue;
         };
@@ -145,6 +146,7 @@ pub(super) fn add_rules(plan: &Plan<'_>, node: &Name, list: &mut Vec<Json>, draf
 /// Adds the devices by which a user's device reaches slices.
 pub(super) fn add_listeners(plan: &Plan<'_>, key: &Key, node: &NodeSpec, draft: &mut Draft) {
     for (index, SliceName(slice)) in node.slices.iter().enumerate() {
+        draft.reads.resource(slice);
         let Some(resource) = plan.tree.resource(slice) else {
             continue;
         };

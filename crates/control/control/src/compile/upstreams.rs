@@ -4,10 +4,11 @@ use hermes_api::{Hash, Name};
 use hermes_config::model::{HttpVersion, OneOrMany};
 use serde_json::{Map, Value as Json, json};
 
+use super::Read;
 use super::draft::Draft;
 use super::plan::{Plan, ServicePlan};
 use super::source_map::SourceField;
-use crate::resources::{Key, NextHop, NodeSpec};
+use crate::resources::{Key, NextHop, NodeSpec, WrittenLink};
 
 /// The weight of an endpoint is at most this.
 const MOST_WEIGHT: u32 = 1000;
@@ -51,11 +52,14 @@ pub(super) fn of_nodes(
     plan: &Plan<'_>,
     nodes: &[Reached<'_>],
     http: Option<&OneOrMany<HttpVersion>>,
+    draft: &mut Draft,
 ) -> Json {
+    draft.reads.add(Read::TrustDomain);
     let greatest = nodes.iter().map(|one| one.share).max().unwrap_or(1).max(1);
     let are_equal = nodes.iter().all(|one| one.share == greatest);
     let mut endpoints = Vec::new();
     for one in nodes {
+        draft.reads.resource(&plan.tree.node_key(one.name));
         // Any member could answer at an address; only this node has a certificate of this name.
         let server_name = format!("{}.{}", one.name, plan.domain);
         for address in &one.node.reach {
@@ -125,13 +129,20 @@ pub(super) fn next(plan: &Plan<'_>, from: &Name, hops: &Hops<'_>, draft: &mut Dr
     let own = links.find(|link| !link.key.is_operators());
     let name = name_of(own.map(|_| &key.tenant), &nodes);
     if !draft.has("upstreams", &name) {
-        let source = nodes.first().map(|one| match graph.link(from, one.name) {
-            Some(link) => SourceField::made(link.key, "spec"),
-            None => SourceField::made(&plan.tree.node_key(one.name), "spec.reach"),
-        });
-        draft.entry("upstreams", &name, of_nodes(plan, &nodes, http), source);
+        let first = nodes.first();
+        let source = first.map(|first| way_there(plan, graph.link(from, first.name), first));
+        let endpoints = of_nodes(plan, &nodes, http, draft);
+        draft.entry("upstreams", &name, endpoints, source);
     }
     name
+}
+
+/// The source of an upstream: the link to its first node, or how that is reached.
+fn way_there(plan: &Plan<'_>, link: Option<WrittenLink<'_>>, first: &Reached<'_>) -> SourceField {
+    match link {
+        Some(link) => SourceField::made(link.key, "spec"),
+        None => SourceField::made(&plan.tree.node_key(first.name), "spec.reach"),
+    }
 }
 
 /// The name of an upstream says to which nodes it leads; where they are many, it is short and stays the same.
@@ -158,6 +169,7 @@ pub(super) fn servers(service: &ServicePlan<'_>, node: &Name, draft: &mut Draft)
         true => format!("service-{}", service.key.name),
         false => format!("{}.service-{}", service.key.tenant, service.key.name),
     };
+    draft.reads.resource(service.key);
     if draft.has("upstreams", &name) {
         return name;
     }

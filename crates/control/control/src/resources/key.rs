@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use hermes_api::Name;
 use hermes_config::nearest;
@@ -124,6 +125,15 @@ impl Key {
         }
     }
 
+    /// The key that no other one of its kind is before: no letter of a name is less than a zero, and hyphens are within names.
+    pub(super) fn least(kind: Kind) -> Self {
+        Self {
+            kind,
+            tenant: NAMES.least.clone(),
+            name: NAMES.least.clone(),
+        }
+    }
+
     /// Its name with its tenant, unless that is the operator: `web`, `red.web`.
     pub fn short(&self) -> String {
         match self.is_operators() {
@@ -147,13 +157,24 @@ impl Key {
     }
 }
 
-/// The tenant of resources that name none.
+/// Names that keys are made with again and again, and share.
+struct SharedNames {
+    default: Name,
+    least: Name,
+}
+
 #[expect(
     clippy::expect_used,
-    reason = "the constant is a name, which a test shows"
+    reason = "the constants are names, which a test shows"
 )]
+static NAMES: LazyLock<SharedNames> = LazyLock::new(|| SharedNames {
+    default: DEFAULT_TENANT.parse().expect("a constant that is a name"),
+    least: "0".parse().expect("a constant that is a name"),
+});
+
+/// The tenant of resources that name none.
 pub(super) fn default_tenant() -> Name {
-    DEFAULT_TENANT.parse().expect("a constant that is a name")
+    NAMES.default.clone()
 }
 
 impl fmt::Display for Key {
@@ -202,6 +223,10 @@ mod tests {
     fn is_read_as_it_is_written() {
         for text in ["Node/default/hub", "Policy/red/p-1"] {
             assert_eq!(text.parse::<Key>().unwrap().to_string(), text);
+        }
+        let least = Key::least(Kind::Node);
+        for text in ["Node/0/0", "Node/0/0-0", "Node/00/0", "Node/0-0/0"] {
+            assert!(least <= text.parse().unwrap(), "{text}");
         }
         let short: Key = "Node/hub".parse().unwrap();
         assert_eq!(short, Key::new(Kind::Node, "hub".parse().unwrap()));

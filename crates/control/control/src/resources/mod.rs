@@ -24,12 +24,12 @@ mod ways;
 pub use check::check;
 pub use expose::{BadExposure, Exposure, expose};
 pub use finding::{Finding, Findings};
-pub(crate) use graph::Graph;
+pub(crate) use graph::{Graph, WrittenLink};
 pub use key::{BadKey, DEFAULT_TENANT, Key, Kind};
 pub use origin::Origin;
 pub use read::{Source, read};
 pub use resource::{API_VERSION, Metadata, Resource, Spec, format};
-pub use sealing::{Boxes, Sealed, SealedSecret, Sealer, SecretText};
+pub use sealing::{Boxes, Sealed, SealedSecret, Sealer, SecretText, unsealed_for};
 pub use specs::{
     GroupSpec, Guards, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RolloutPlan,
     RouteSpec, SecretSpec, ServiceEnd, ServiceSpec, SliceName, SliceSpec, StopOn, TenantSpec,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use hermes_api::canonical;
 use hermes_config::{Place, Places, WrittenDocument};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,12 @@ impl Origin {
                 .map(|(path, place)| (path, [place.line, place.column]))
                 .collect(),
         }
+    }
+
+    /// The JSON by which stores keep it.
+    pub fn canonical(&self) -> Vec<u8> {
+        // Maps have texts as keys, and numbers are whole: it always has a JSON.
+        canonical(&serde_json::to_value(self).unwrap_or_default())
     }
 
     /// The place of each part.

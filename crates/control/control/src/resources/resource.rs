@@ -27,6 +27,8 @@ pub(super) const RESOURCE_BYTES: usize = 4 << 20;
 pub struct Resource {
     key: Key,
     json: Json,
+    /// Of its blob: each change of an overlay asks for that of every resource.
+    hash: Hash,
     /// Its content, typed.
     spec: Spec,
 }
@@ -123,26 +125,27 @@ impl Resource {
     ) -> Result<Self, Problem> {
         let envelope: Envelope<S> = from_json(json)?;
         let metadata = envelope.metadata;
-        let resource = Self {
-            json: normal(json, &metadata),
+        let json = normal(json, &metadata);
+        // Measured as it is kept and sent, whatever spaces its author wrote.
+        let blob = canonical(&json);
+        if blob.len() > RESOURCE_BYTES {
+            let reason = format!(
+                "the resource has {} bytes, more than {} MiB",
+                blob.len(),
+                RESOURCE_BYTES >> 20
+            );
+            return Err(Problem::new("", reason).remedy("divide it"));
+        }
+        Ok(Self {
+            hash: Hash::of(&blob),
+            json,
             key: Key {
                 kind,
                 tenant: metadata.tenant,
                 name: metadata.name,
             },
             spec: spec(envelope.spec),
-        };
-
-        // Measured as it is kept and sent, whatever spaces its author wrote.
-        let size = resource.canonical().len();
-        if size > RESOURCE_BYTES {
-            let reason = format!(
-                "the resource has {size} bytes, more than {} MiB",
-                RESOURCE_BYTES >> 20
-            );
-            return Err(Problem::new("", reason).remedy("divide it"));
-        }
-        Ok(resource)
+        })
     }
 
     /// Its name.
@@ -170,6 +173,7 @@ impl Resource {
     pub fn labelled(&self, label: &str, value: &str) -> Self {
         let mut labelled = self.clone();
         labelled.json["metadata"]["labels"][label] = value.into();
+        labelled.hash = Hash::of(&labelled.canonical());
         labelled
     }
 
@@ -185,7 +189,7 @@ impl Resource {
 
     /// The name of its blob.
     pub fn hash(&self) -> Hash {
-        Hash::of(&self.canonical())
+        self.hash
     }
 
     /// The whole as YAML, for people; reading it gives the same resource.

@@ -1,19 +1,31 @@
 //! Secrets are sealed before a tree has them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use hermes_api::{BadSealingKey, MAX_SECRET, Name, PublicSealingKey, SealingKey};
 use hermes_config::Problem;
 use serde_json::{Value as Json, json};
 
-use super::{Findings, Key, SecretSpec, Spec, Tree};
+use super::{Findings, Key, Kind, SecretSpec, Spec, Tree};
 
 /// Makes a fresh key, which seals one box.
 pub type FreshKey<'a> = dyn Fn() -> Result<SealingKey, BadSealingKey> + 'a;
 
 /// The boxes of a secret, by its nodes.
 pub type Boxes = BTreeMap<Name, String>;
+
+/// The nodes of secrets that have a text, and are not sealed yet.
+pub fn unsealed_for(read: &Tree) -> BTreeSet<Name> {
+    let secrets = read.of_kind(Kind::Secret);
+    let unsealed = secrets.filter_map(|resource| match resource.spec() {
+        Spec::Secret(secret) if secret.value.is_some() || secret.file.is_some() => {
+            Some(&secret.nodes)
+        }
+        _ => None,
+    });
+    unsealed.flatten().cloned().collect()
+}
 
 /// Boxes that were made before of the same text for the same keys.
 pub type KnownBoxes<'a> = dyn Fn(&Key, &SecretSpec, &str) -> Option<Boxes> + 'a;

@@ -1,8 +1,9 @@
 //! All resources of an overlay.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use hermes_api::Name;
+use hermes_api::{Hash, Name};
 use hermes_config::{Place, Problem};
 
 use super::specs::{NodeSpec, OverlaySpec, RolloutPlan, TenantSpec};
@@ -12,13 +13,20 @@ use super::{Finding, Key, Kind, Origin, Resource, Spec};
 #[doc(alias = "bound")]
 const MOST_RESOURCES: usize = 100_000;
 
-/// The desired state: resources by their names, and where they are written.
+/// The desired state: resources by their names, and where they are written. A copy shares all resources with it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
-    resources: BTreeMap<Key, Resource>,
+    resources: BTreeMap<Key, Arc<Resource>>,
     /// The tenants that have a node of a name: nodes have one name in the whole overlay, whosever they are.
     nodes: BTreeMap<Name, BTreeSet<Name>>,
-    origins: BTreeMap<Key, Origin>,
+    origins: BTreeMap<Key, Arc<KeptOrigin>>,
+}
+
+/// An origin, and the name of its blob: each change of an overlay asks for that of every resource.
+#[derive(Debug, PartialEq)]
+struct KeptOrigin {
+    origin: Origin,
+    hash: Hash,
 }
 
 /// There is no room for another resource.
@@ -39,14 +47,18 @@ impl Tree {
         }
         // The lines of a resource that was replaced would mislead.
         match origin {
-            Some(origin) => drop(self.origins.insert(key.clone(), origin)),
+            Some(origin) => {
+                let hash = Hash::of(&origin.canonical());
+                let kept = Arc::new(KeptOrigin { origin, hash });
+                self.origins.insert(key.clone(), kept);
+            }
             None => drop(self.origins.remove(&key)),
         }
         if key.kind == Kind::Node {
             let tenants = self.nodes.entry(key.name.clone()).or_default();
             tenants.insert(key.tenant.clone());
         }
-        self.resources.insert(key, resource);
+        self.resources.insert(key, Arc::new(resource));
         Ok(())
     }
 
@@ -68,22 +80,48 @@ impl Tree {
 
     /// The resource of this name.
     pub fn resource(&self, key: &Key) -> Option<&Resource> {
-        self.resources.get(key)
+        self.resources.get(key).map(|resource| &**resource)
+    }
+
+    /// The keys by which another tree differs, in their order. Resources that both share are not looked at.
+    pub fn differing(&self, other: &Self) -> Vec<Key> {
+        let is_same =
+            |one: &Arc<Resource>, other: &Arc<Resource>| Arc::ptr_eq(one, other) || one == other;
+        let mut differing = Vec::new();
+        let mut others = other.resources.iter().peekable();
+        for (key, resource) in &self.resources {
+            // Both are in one order: neither is searched.
+            while let Some((only, _)) = others.next_if(|(other, _)| *other < key) {
+                differing.push(only.clone());
+            }
+            match others.next_if(|(other, _)| *other == key) {
+                Some((_, other)) if is_same(resource, other) => {}
+                _ => differing.push(key.clone()),
+            }
+        }
+        differing.extend(others.map(|(key, _)| key.clone()));
+        differing
     }
 
     /// Where it is written, if that is known.
     pub fn origin(&self, key: &Key) -> Option<&Origin> {
-        self.origins.get(key)
+        self.origins.get(key).map(|kept| &kept.origin)
+    }
+
+    /// The name of the blob of that.
+    pub fn origin_hash(&self, key: &Key) -> Option<Hash> {
+        self.origins.get(key).map(|kept| kept.hash)
     }
 
     /// All resources with their names, in the order of these.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Resource)> {
-        self.resources.iter()
+        let resources = self.resources.iter();
+        resources.map(|(key, resource)| (key, &**resource))
     }
 
     /// All resources, in the order of their names.
     pub fn resources(&self) -> impl Iterator<Item = &Resource> {
-        self.resources.values()
+        self.resources.values().map(|resource| &**resource)
     }
 
     /// The number of resources.
@@ -98,9 +136,8 @@ impl Tree {
 
     /// The resources of a kind, in the order of tenants and names.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Resource> {
-        self.resources
-            .values()
-            .skip_while(move |one| one.key().kind < kind)
+        let from = self.resources.range(Key::least(kind)..);
+        from.map(|(_, resource)| &**resource)
             .take_while(move |one| one.key().kind == kind)
     }
 

@@ -15,6 +15,7 @@ mod looking;
 mod waves;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use hermes_api::{Health, Name};
 
@@ -71,7 +72,7 @@ pub struct Rollout {
     began: u64,
     looking: Looking,
     /// The user of each device.
-    owners: BTreeMap<Name, Name>,
+    owners: Arc<BTreeMap<Name, Name>>,
     /// Users whose devices have refused it.
     doubters: BTreeSet<Name>,
     is_over: bool,
@@ -89,7 +90,7 @@ impl Rollout {
             waiting: BTreeSet::new(),
             began: 0,
             looking: Looking::new(bake),
-            owners: BTreeMap::new(),
+            owners: Arc::default(),
             doubters: BTreeSet::new(),
             is_over: false,
         }
@@ -97,7 +98,7 @@ impl Rollout {
 
     /// With the user of each device.
     #[must_use]
-    pub fn of_users(mut self, owners: BTreeMap<Name, Name>) -> Self {
+    pub fn of_users(mut self, owners: Arc<BTreeMap<Name, Name>>) -> Self {
         self.owners = owners;
         self
     }

@@ -277,7 +277,7 @@ fn devices_of_one_user_stop_no_change_while_others_attend() {
     let waves = vec![canary(0), Wave::of((1..4).map(name))];
     let begun = || {
         let mut rollout =
-            Rollout::new(vec![waves.clone()], Bake::default()).of_users(owners.clone());
+            Rollout::new(vec![waves.clone()], Bake::default()).of_users(Arc::new(owners.clone()));
         rollout.begin(0, &all);
         rollout
     };

@@ -427,9 +427,7 @@ impl Controller {
                     ))]);
                 }
             }
-            missing.or(())?;
-            resources::check(&next)?;
-            Ok(next)
+            missing.or(next)
         })?;
         Ok(json!(changed))
     }
@@ -444,7 +442,6 @@ impl Controller {
             for resource in made {
                 insert(&mut next, resource.clone(), None)?;
             }
-            resources::check(&next)?;
             Ok(next)
         })
     }
@@ -523,10 +520,10 @@ impl Controller {
     }
 }
 
-/// The tree after files were applied to it, as they were read.
+/// The tree after files were applied to it, as they were read. Whether its resources fit together is left to the compiler.
 ///
 /// # Errors
-/// Resources do not fit together, or there are too many.
+/// There are too many.
 pub fn applied(tree: &Tree, asked: &Apply, read: &Tree) -> Result<Tree, Findings> {
     let mut next = tree.clone();
     if let Some(set) = &asked.set {
@@ -540,7 +537,6 @@ pub fn applied(tree: &Tree, asked: &Apply, read: &Tree) -> Result<Tree, Findings
         let origin = read.origin(resource.key()).cloned();
         insert(&mut next, resource, origin)?;
     }
-    resources::check(&next)?;
     Ok(next)
 }
 

@@ -1,6 +1,5 @@
 //! From one state of the overlay to the next: compiled and compared first, then kept, then spread.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,13 +9,12 @@ use hermes_net::clock::unix_seconds;
 use super::controller::Controller;
 use super::difference::Difference;
 use super::endorsing;
-use super::fleet::{self, Change};
+use super::fleet::Change;
 use super::guards::restarts;
 use super::in_force::{self, Awaiting, InForce, authorities, compiled, revoked};
 use super::outcome::{Changed, How, NotChanged, Outcome, Refusal};
 use super::published::Published;
-use super::stages::Spread;
-use crate::compile::Recipient;
+use super::stages::{Spread, concerned};
 use crate::resources::{Findings, Key, RolloutPlan, Tree};
 use crate::rollout::{Bake, Event, Stage, StopBounds};
 use crate::store::StoreError;
@@ -43,8 +41,9 @@ impl Controller {
         self.may_change(&in_force, how)?;
         // The tree is edited under the lock, so that two changes never begin from the same one.
         let tree = edit(&in_force.published.tree).map_err(NotChanged::Invalid)?;
+        let tree = Arc::new(tree);
         let difference = Difference::between(&in_force.published.tree, &tree);
-        let next = self.next(&in_force, &tree, &difference, how)?;
+        let next = self.next(&in_force, &tree, how)?;
         let changed = Changed {
             guarded: self.guarded(&in_force.published, &next, &difference, how),
             ..self.described(&difference, &in_force.published, &next)
@@ -111,21 +110,15 @@ impl Controller {
     fn next(
         &self,
         in_force: &InForce,
-        tree: &Tree,
-        difference: &Difference,
+        tree: &Arc<Tree>,
         how: &How,
     ) -> Result<Published, NotChanged> {
         let before = &in_force.published;
-        let documents = compiled(
-            tree,
-            &self.about.trust_domain,
-            Some(before),
-            &difference.keys(),
-        )
-        .map_err(NotChanged::Invalid)?;
+        let documents =
+            compiled(tree, &self.about.trust_domain, Some(before)).map_err(NotChanged::Invalid)?;
         Ok(Published {
             revision: before.revision.next(),
-            tree: Arc::new(tree.clone()),
+            tree: tree.clone(),
             documents,
             authorities: before.authorities.clone(),
             revoked: before.revoked.clone(),
@@ -200,18 +193,11 @@ impl Controller {
         before: &Published,
         next: &Published,
     ) -> Changed {
-        let recipients: BTreeSet<&Recipient> = before
-            .documents
-            .keys()
-            .chain(next.documents.keys())
-            .collect();
-        let differs = |recipient: &&Recipient| next.differs_for(before, recipient);
-        let documents: Vec<&Recipient> = recipients.into_iter().filter(differs).collect();
+        let documents = next.differing(before);
         let fleet = self.fleet.lock();
-        let gets = |record: &&fleet::NodeRecord| {
-            record.session.is_some()
-                && documents.contains(&&next.recipient(&record.node, record.user.as_ref()))
-        };
+        let nodes = concerned(&fleet, before, next).into_iter();
+        let nodes = nodes.filter(|record| record.session.is_some()).count();
+        drop(fleet);
         let text = |keys: &[Key]| keys.iter().map(Key::to_string).collect();
         Changed {
             revision: next.revision,
@@ -219,7 +205,7 @@ impl Controller {
             changed: text(&difference.changed),
             removed: text(&difference.removed),
             documents: documents.iter().map(ToString::to_string).collect(),
-            nodes: fleet.nodes().values().filter(gets).count(),
+            nodes,
             restarts: restarts(before, next),
             guarded: Vec::new(),
         }
@@ -303,7 +289,7 @@ impl Controller {
                 "the store keeps revision {revision}, which the nodes have left: {error:?}"
             );
         }
-        match compiled(&tree, &self.about.trust_domain, None, &BTreeSet::new()) {
+        match compiled(&tree, &self.about.trust_domain, None) {
             Ok(documents) => {
                 let published = Published {
                     revision: revision.next(),

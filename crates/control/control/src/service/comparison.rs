@@ -60,8 +60,7 @@ impl Controller {
         let tree = applied(&before.tree, asked, &read).map_err(NotChanged::Invalid)?;
         let difference = Difference::between(&before.tree, &tree);
         let domain = &self.about.trust_domain;
-        let documents = compiled(&tree, domain, Some(&before), &difference.keys())
-            .map_err(NotChanged::Invalid)?;
+        let documents = compiled(&tree, domain, Some(&before)).map_err(NotChanged::Invalid)?;
         let next = Published {
             revision: before.revision.next(),
             tree: Arc::new(tree),

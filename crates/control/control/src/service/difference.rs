@@ -19,17 +19,14 @@ pub(super) struct Difference {
 impl Difference {
     pub(super) fn between(before: &Tree, after: &Tree) -> Self {
         let mut difference = Self::default();
-        for resource in after.resources() {
-            let key = resource.key();
-            match before.resource(key) {
-                None => difference.added.push(key.clone()),
-                Some(known) if known != resource => difference.changed.push(key.clone()),
-                Some(_) => {}
-            }
+        for key in before.differing(after) {
+            let list = match (before.resource(&key), after.resource(&key)) {
+                (None, _) => &mut difference.added,
+                (_, None) => &mut difference.removed,
+                (Some(_), Some(_)) => &mut difference.changed,
+            };
+            list.push(key);
         }
-        let keys = before.resources().map(Resource::key);
-        let gone = keys.filter(|key| after.resource(key).is_none());
-        difference.removed = gone.cloned().collect();
         difference
     }
 

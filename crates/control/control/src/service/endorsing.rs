@@ -71,7 +71,7 @@ fn published(tree: &Tree, domain: &str) -> Result<Arc<Published>, Findings> {
     Ok(Arc::new(Published {
         revision: Revision::FIRST,
         tree: Arc::new(tree.clone()),
-        documents: compiled(tree, domain, None, &BTreeSet::new())?,
+        documents: compiled(tree, domain, None)?,
         authorities: Part::new(Vec::new()),
         revoked: Part::new(Vec::new()),
         confirm: None,

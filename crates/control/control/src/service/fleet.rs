@@ -23,6 +23,8 @@ pub(super) struct Fleet {
     /// The last change is over, and the store and the operator do not know yet.
     is_unsettled: bool,
     nodes: BTreeMap<Name, NodeRecord>,
+    /// The user of each device among them. A change that spreads shares it.
+    owners: Arc<BTreeMap<Name, Name>>,
     sessions: u64,
     /// Streams up to this one are of an earlier time as the leader.
     dismissed: u64,
@@ -113,6 +115,7 @@ impl Fleet {
             rollout: None,
             is_unsettled: false,
             nodes: BTreeMap::new(),
+            owners: Arc::default(),
             sessions: 0,
             dismissed: 0,
         }
@@ -178,6 +181,7 @@ impl Fleet {
             word: None,
             updates: 0,
         };
+        self.own(&record);
         // A cloned key shows itself here: two streams of one node end each other.
         let before = self.nodes.insert(arrival.member.node.clone(), record);
         if let Some(earlier) = before.and_then(|record| record.session) {
@@ -225,8 +229,23 @@ impl Fleet {
         self.step(|rollout, attends| rollout.left(node, now, attends))
     }
 
+    /// Remembers whose device a node is.
+    fn own(&mut self, record: &NodeRecord) {
+        if self.owners.get(&record.node) == record.user.as_ref() {
+            return;
+        }
+        let owners = Arc::make_mut(&mut self.owners);
+        match &record.user {
+            Some(user) => drop(owners.insert(record.node.clone(), user.clone())),
+            None => drop(owners.remove(&record.node)),
+        }
+    }
+
     /// A node is no member any more: its stream ends.
     pub(super) fn remove(&mut self, node: &Name) {
+        if self.owners.contains_key(node) {
+            Arc::make_mut(&mut self.owners).remove(node);
+        }
         let removed = self.nodes.remove(node).and_then(|record| record.session);
         if let Some(session) = removed {
             session.wake.notify_one();
@@ -260,9 +279,8 @@ impl Fleet {
         self.stages = vec![before];
         self.stages.extend(change.stages);
         self.back = Some(change.back);
-        let devices = self.nodes.values();
-        let owners = devices.filter_map(|record| Some((record.node.clone(), record.user.clone()?)));
-        self.rollout = Some(Rollout::new(change.waves, change.bake).of_users(owners.collect()));
+        let rollout = Rollout::new(change.waves, change.bake);
+        self.rollout = Some(rollout.of_users(self.owners.clone()));
         self.is_unsettled = true;
         self.step(|rollout, attends| rollout.begin(now, attends))
     }

@@ -1,6 +1,7 @@
 //! Bounds on the harm of one change: what has to be forced, because it is more often a mistake than meant.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hermes_config::model::{Document, Percent};
 use hermes_net::clock::unix_seconds;
@@ -11,7 +12,7 @@ use super::controller::Controller;
 use super::difference::Difference;
 use super::outcome::How;
 use super::published::Published;
-use crate::compile::{Accessible, Compiled, Loss, Recipient, losses};
+use crate::compile::{Accessible, Compiled, Loss, losses, only_moves};
 use crate::resources::{Key, Kind, Spec, Tree};
 
 /// A change that takes away more than one resource in so many has to be forced.
@@ -35,20 +36,26 @@ impl Controller {
         if how.force {
             return Vec::new();
         }
-        let fleet = self.fleet.lock();
-        let users = fleet.nodes().values();
-        let users = users.filter_map(|record| record.user.as_ref());
-        let users: BTreeSet<String> = users.map(ToString::to_string).collect();
-        drop(fleet);
-
         let mut reasons: Vec<String> = Vec::new();
         reasons.extend(shrinks(difference, before.tree.len()));
         reasons.extend(spreads(before, next));
         reasons.extend(emptied(&before.tree, &next.tree).take(TOLD));
-        let domain = &self.about.trust_domain;
-        let [before, next] = [before, next].map(|state| state.accessible(domain));
-        reasons.extend(lost(&before, &next, difference, users));
+        let keys = difference.keys();
+        // Where every exchange ends as before, no walk is made: there are as many as users and names.
+        if !only_moves(&before.tree, &next.tree, &keys.iter().collect::<Vec<_>>()) {
+            let domain = &self.about.trust_domain;
+            let [before, next] = [before, next].map(|state| state.accessible(domain));
+            reasons.extend(lost(&before, &next, difference, self.attending_users()));
+        }
         reasons
+    }
+
+    /// The users of devices that have attended.
+    fn attending_users(&self) -> BTreeSet<String> {
+        let fleet = self.fleet.lock();
+        let users = fleet.nodes().values();
+        let users = users.filter_map(|record| record.user.as_ref());
+        users.map(ToString::to_string).collect()
     }
 }
 
@@ -69,8 +76,10 @@ fn spreads(before: &Published, next: &Published) -> Option<String> {
     let (key, overlay) = before.tree.overlay()?;
     let bound: Percent = overlay.guards.max_changed?;
     let all = before.documents.len();
-    let differs = |recipient: &&Recipient| next.differs_for(before, recipient);
-    let changed = before.documents.keys().filter(differs).count();
+    let differing = next.differing(before).into_iter();
+    let changed = differing
+        .filter(|recipient| before.documents.contains_key(recipient))
+        .count();
     let allowed = bound.of(u64::try_from(all).unwrap_or(u64::MAX));
     if u64::try_from(changed).is_ok_and(|changed| changed <= allowed) {
         return None;
@@ -138,7 +147,7 @@ pub(super) fn restarts(before: &Published, next: &Published) -> Vec<String> {
         let Some(known) = before.document(recipient) else {
             continue;
         };
-        if known.part.hash == document.part.hash {
+        if Arc::ptr_eq(known, document) || known.part.hash == document.part.hash {
             continue;
         }
         let sections = [known, document].map(|document| sections(&document.compiled));
@@ -217,7 +226,7 @@ spec:
         let tree = read(&[source]).unwrap();
         Published {
             revision: Revision::FIRST,
-            documents: compiled(&tree, "t.test", None, &BTreeSet::new()).unwrap(),
+            documents: compiled(&tree, "t.test", None).unwrap(),
             tree: Arc::new(tree),
             authorities: Part::new(b"a".to_vec()),
             revoked: Part::new(b"r".to_vec()),

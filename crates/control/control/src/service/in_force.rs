@@ -1,6 +1,6 @@
 //! The state of the overlay that the last change leads to, compiled for all nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::endorsing;
 use super::published::{Document, Endorsements, Part, Published};
 use crate::authority::Authority;
 use crate::compile::{Compiler, Recipient};
-use crate::resources::{Findings, Key, Resource, Tree};
+use crate::resources::{Findings, Tree};
 use crate::store::StoreError;
 use crate::store::history::History;
 
@@ -44,8 +44,7 @@ impl InForce {
         let tree = head.as_ref().map(|head| history.tree(head)).transpose();
         let tree = tree.map_err(said)?.unwrap_or_default();
         let revision = head.map_or(Revision::FIRST, |head| head.revision);
-        let changed = before.map(|before| differing(&before.tree, &tree));
-        let documents = compiled(&tree, domain, before, &changed.unwrap_or_default())
+        let documents = compiled(&tree, domain, before)
             .map_err(|findings| format!("revision {revision} cannot be compiled:\n{findings}"))?;
         authority.set_grace(grace(&tree));
         let endorsements = authority.endorsements();
@@ -83,13 +82,6 @@ pub(super) fn grace(tree: &Tree) -> Option<Duration> {
     overlay.grace.map(|grace| grace.0)
 }
 
-/// The keys by which two trees differ.
-fn differing(one: &Tree, other: &Tree) -> BTreeSet<Key> {
-    let keys = one.resources().chain(other.resources()).map(Resource::key);
-    let differs = |key: &&Key| one.resource(key) != other.resource(key);
-    keys.filter(differs).cloned().collect()
-}
-
 pub(super) fn authorities(authority: &Authority) -> Result<Part, String> {
     let pem = authority
         .authorities_pem()
@@ -104,25 +96,30 @@ pub(super) fn revoked(authority: &Authority, now: u64) -> Result<Part, String> {
     Ok(Part::new(pem.into_bytes()))
 }
 
-/// The documents of a tree, each judged as its nodes will. Those that read none of the changed resources are taken from before.
+/// The documents of a tree, each judged as its nodes will. Those that read nothing that differs are taken from before.
 pub(super) fn compiled(
     tree: &Tree,
     domain: &str,
     before: Option<&Published>,
-    changed: &BTreeSet<Key>,
 ) -> Result<BTreeMap<Recipient, Arc<Document>>, Findings> {
     let compiler = Compiler::new(tree, domain)?;
+    let touched = before.map(|before| {
+        let changed = before.tree.differing(tree);
+        compiler.touched(&before.tree, &changed)
+    });
     let mut documents = BTreeMap::new();
     let mut findings = Findings::default();
     for recipient in compiler.recipients() {
-        let known = before.and_then(|before| before.document(&recipient));
-        // A document that read none of the changed resources is the same, and is not made again.
-        let known = known.filter(|known| !known.compiled.reads_any(changed));
-        if let Some(known) = known {
-            documents.insert(recipient, known.clone());
+        let earlier = before.and_then(|before| before.document(&recipient));
+        let stays = |known: &&Arc<Document>| {
+            let touched = touched.as_ref();
+            touched.is_some_and(|touched| !touched.concerns(&recipient, &known.compiled.reads))
+        };
+        if let Some(known) = earlier.filter(stays) {
+            let known = known.ranked(compiler.rank(&recipient));
+            documents.insert(recipient, known);
             continue;
         }
-        let earlier = before.and_then(|before| before.document(&recipient));
         match document(&compiler, &recipient, tree, earlier) {
             Ok(document) => drop(documents.insert(recipient, document)),
             Err(found) => findings.extend(found.0),

@@ -13,7 +13,7 @@ use super::controller::Controller;
 use super::outcome::NotChanged;
 use super::tls;
 use crate::authority::{Member, MemberRecord, Revoked, SealedText, TokenRequest, TokenSummary};
-use crate::resources::{Key, Sealer, SecretSpec, Tree};
+use crate::resources::{Key, Sealer, SecretSpec, Tree, unsealed_for};
 
 impl Controller {
     /// Makes a node a member.
@@ -96,7 +96,7 @@ impl Controller {
         read: &Tree,
         files: &BTreeMap<Key, String>,
     ) -> Result<Tree, NotChanged> {
-        let keys = self.authority.sealing_keys();
+        let keys = self.authority.sealing_keys(&unsealed_for(read));
         let keys = keys.map_err(|error| NotChanged::Store(error.to_string()))?;
         let fresh = || {
             let mut bytes = [0; 32];

@@ -44,6 +44,26 @@ impl Document {
             compiled,
         })
     }
+
+    fn has_parts_of(&self, other: &Self) -> bool {
+        let secrets = |document: &Self| document.secrets.as_ref().map(|part| part.hash);
+        self.part.hash == other.part.hash && secrets(self) == secrets(other)
+    }
+
+    /// The same document at another place in the order of nodes.
+    pub(super) fn ranked(self: &Arc<Self>, rank: u32) -> Arc<Self> {
+        if self.compiled.rank == rank {
+            return self.clone();
+        }
+        Arc::new(Self {
+            part: self.part.clone(),
+            secrets: self.secrets.clone(),
+            compiled: Compiled {
+                rank,
+                ..self.compiled.clone()
+            },
+        })
+    }
 }
 
 /// A state of the overlay.
@@ -140,8 +160,32 @@ impl Published {
         Some([document, authorities, revoked, secrets])
     }
 
-    /// Whether a node has other parts in another state.
-    pub(super) fn differs_for(&self, other: &Self, recipient: &Recipient) -> bool {
-        self.hashes(recipient) != other.hashes(recipient)
+    /// Whether the parts that all nodes have are the same in another state.
+    pub(super) fn has_same_shared(&self, other: &Self) -> bool {
+        let shared = |state: &Self| [state.authorities.hash, state.revoked.hash];
+        shared(self) == shared(other)
+    }
+
+    /// Those whose parts are others than in an earlier state, or are in one of the two alone.
+    pub(super) fn differing<'s>(&'s self, earlier: &'s Self) -> Vec<&'s Recipient> {
+        let is_shared_same = self.has_same_shared(earlier);
+        let is_same = |one: &Arc<Document>, other: &Arc<Document>| {
+            // Mostly it is the same in memory: then nothing of it is looked at.
+            is_shared_same && (Arc::ptr_eq(one, other) || one.has_parts_of(other))
+        };
+        let mut differing = Vec::new();
+        let mut earlier = earlier.documents.iter().peekable();
+        for (recipient, document) in &self.documents {
+            // Both are in one order: neither is searched.
+            while let Some((gone, _)) = earlier.next_if(|(earlier, _)| *earlier < recipient) {
+                differing.push(gone);
+            }
+            match earlier.next_if(|(earlier, _)| *earlier == recipient) {
+                Some((_, known)) if is_same(document, known) => {}
+                _ => differing.push(recipient),
+            }
+        }
+        differing.extend(earlier.map(|(gone, _)| gone));
+        differing
     }
 }

@@ -89,7 +89,7 @@ fn published(tree: &Tree) -> Published {
     Published {
         revision: Revision::FIRST,
         tree: Arc::new(tree.clone()),
-        documents: compiled(tree, "sim.test", None, &BTreeSet::new()).unwrap(),
+        documents: compiled(tree, "sim.test", None).unwrap(),
         authorities: Part::new(b"authorities".to_vec()),
         revoked: Part::new(b"revoked".to_vec()),
         confirm: None,

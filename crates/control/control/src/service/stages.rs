@@ -1,13 +1,14 @@
 //! The states between two states of the overlay, and the order in which nodes get them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hermes_api::Name;
 
 use super::fleet::{Fleet, NodeRecord};
 use super::published::{Document, Published};
-use crate::compile::{Compiled, Documents, between, mixed, turns};
+use crate::compile::{Compiled, Documents, Recipient, between, mixed, turns};
+use crate::resources::Kind;
 use crate::rollout::{Order, RankedNode, Stage, Wave, waves};
 
 /// How a change spreads.
@@ -23,9 +24,8 @@ pub(super) struct Spread {
 impl Spread {
     /// To all nodes at once.
     pub(super) fn at_once(fleet: &Fleet, before: &Published, next: &Arc<Published>) -> Self {
-        let concerned = fleet.nodes().iter();
-        let concerned = concerned.filter(|(_, record)| differs(next, before, record));
-        let wave = Wave::of(concerned.map(|(name, _)| name.clone()));
+        let concerned = concerned(fleet, before, next).into_iter();
+        let wave = Wave::of(concerned.map(|record| record.node.clone()));
         Self {
             states: vec![next.clone()],
             waves: vec![vec![wave]],
@@ -74,10 +74,9 @@ impl Spread {
                 true => Order::SendersFirst,
                 false => Order::ReceiversFirst,
             };
-            let concerned = fleet.nodes().iter();
-            let concerned = concerned.filter(|(_, record)| differs(stage, earlier, record));
+            let concerned = concerned(fleet, earlier, stage).into_iter();
             let ranked: Vec<_> = concerned
-                .map(|(name, record)| ranked(stage, name, record, turn.ranks.as_ref()))
+                .map(|record| ranked(stage, record, turn.ranks.as_ref()))
                 .collect();
             self.waves.push(waves(&ranked, order, canaries));
             earlier = stage;
@@ -100,7 +99,7 @@ impl TurnStages {
         let mut decides = None;
         for (stage, is_deciding) in [(taking, false), (deciding, true)] {
             let last = states.last().unwrap_or(before);
-            if !has_same_documents(last, &stage) && !has_same_documents(&stage, next) {
+            if !stage.differing(last).is_empty() && !next.differing(&stage).is_empty() {
                 states.push(Arc::new(stage));
                 decides = is_deciding.then_some(states.len());
             }
@@ -182,14 +181,33 @@ fn merged(
     }
 }
 
-fn has_same_documents(one: &Published, other: &Published) -> bool {
-    let hashes = |state: &Published| -> Vec<_> {
-        let documents = state.documents.iter();
-        documents
-            .map(|(recipient, document)| (recipient.clone(), document.part.hash))
-            .collect()
-    };
-    hashes(one) == hashes(other)
+/// The nodes that get other parts by a stage, in the order of their names. Only those are looked at whose document may be another one:
+/// the node of its name, or all devices.
+pub(super) fn concerned<'f>(
+    fleet: &'f Fleet,
+    earlier: &Published,
+    stage: &Published,
+) -> Vec<&'f NodeRecord> {
+    let differing = stage.differing(earlier);
+    let gets = |record: &&NodeRecord| differs(stage, earlier, record);
+    if !stage.has_same_shared(earlier) || differing.contains(&&Recipient::Devices) {
+        return fleet.nodes().values().filter(gets).collect();
+    }
+    let named = differing
+        .into_iter()
+        .filter_map(|recipient| match recipient {
+            Recipient::Node(name) => Some(name.clone()),
+            Recipient::Devices => None,
+        });
+    let mut names: BTreeSet<Name> = named.collect();
+    // A device without a resource from now on, or with one, gets another document although neither has changed.
+    if !Arc::ptr_eq(&stage.tree, &earlier.tree) {
+        let keys = earlier.tree.differing(&stage.tree).into_iter();
+        let nodes = keys.filter(|key| key.kind == Kind::Node);
+        names.extend(nodes.map(|key| key.name));
+    }
+    let records = names.iter().filter_map(|name| fleet.nodes().get(name));
+    records.filter(gets).collect()
 }
 
 /// Whether a node gets other parts by a stage.
@@ -200,10 +218,10 @@ fn differs(stage: &Published, earlier: &Published, record: &NodeRecord) -> bool 
 
 fn ranked(
     stage: &Published,
-    name: &Name,
     record: &NodeRecord,
     ranks: Option<&BTreeMap<Name, u32>>,
 ) -> RankedNode {
+    let name = &record.node;
     let document = stage.document(&stage.recipient(name, record.user.as_ref()));
     let of_document = document.map_or(0, |document| document.compiled.rank);
     RankedNode {

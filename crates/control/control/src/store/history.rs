@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hermes_api::{Hash, Revision, canonical};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +101,14 @@ pub struct History {
     /// Held while a state is made, and while unreached blobs are let go: those of a state that is being made are not reached yet.
     writing: Arc<Mutex<()>>,
     unreached: Arc<Mutex<Unreached>>,
+    newest: Arc<Mutex<NewestTree>>,
+}
+
+/// The tree of the state that was made last, and the blobs that it leads to: mostly the next one follows it.
+#[derive(Default)]
+struct NewestTree {
+    tree: Option<Hash>,
+    blobs: BTreeSet<Hash>,
 }
 
 /// Blobs that no state led to when they were listed.
@@ -118,6 +126,7 @@ impl History {
             store,
             writing: Arc::default(),
             unreached: Arc::default(),
+            newest: Arc::default(),
         }
     }
 
@@ -151,12 +160,10 @@ impl History {
 
         // Those of the state before are there as long as it is the newest, and the others are written even if they are: they may be about to
         // be let go of.
-        let known = match &state {
-            Some(state) => reached_by(&self.entries(&state.tree)?).collect(),
-            None => BTreeSet::new(),
-        };
+        let mut newest = self.newest(state.map(|state| state.tree))?;
         let mut blobs = Vec::new();
-        let tree = tree_blob(commit.tree, &known, &mut blobs);
+        let entries = tree_entries(commit.tree, &newest.blobs, &mut blobs);
+        let tree = blob_of(&entries);
         let state = State {
             revision: head.next(),
             parent,
@@ -179,11 +186,27 @@ impl History {
             expected: before,
             new: Some(name),
         }])?;
-        if !moved {
+        if moved {
+            newest.tree = Some(state.tree);
+            newest.blobs = reached_by(&entries).collect();
+        } else {
             let head = self.head()?.map_or(Revision::FIRST, |state| state.revision);
             return Err(NotCommitted::Moved(head));
         }
         Ok(state.revision)
+    }
+
+    /// The blobs of the newest tree.
+    fn newest(&self, tree: Option<Hash>) -> Result<MutexGuard<'_, NewestTree>, StoreError> {
+        let mut newest = self.newest.lock();
+        if newest.tree != tree {
+            newest.blobs = match &tree {
+                Some(tree) => reached_by(&self.entries(tree)?).collect(),
+                None => BTreeSet::new(),
+            };
+            newest.tree = tree;
+        }
+        Ok(newest)
     }
 
     /// The last states, the newest first.
@@ -395,23 +418,28 @@ fn reached_by(entries: &BTreeMap<Key, Entry>) -> impl Iterator<Item = Hash> + '_
     entries.flat_map(|entry| std::iter::once(entry.hash).chain(entry.origin))
 }
 
-/// The blob of a tree; those of its resources that are not known are added to `blobs`.
-fn tree_blob(tree: &Tree, known: &BTreeSet<Hash>, blobs: &mut Vec<Vec<u8>>) -> Vec<u8> {
+/// The entries of a tree; the blobs of its resources that are not known are added to `blobs`.
+fn tree_entries(
+    tree: &Tree,
+    known: &BTreeSet<Hash>,
+    blobs: &mut Vec<Vec<u8>>,
+) -> BTreeMap<Key, Entry> {
     let mut entries = BTreeMap::new();
     for resource in tree.resources() {
-        let origin = tree.origin(resource.key()).map(blob_of);
+        let key = resource.key();
         let entry = Entry {
             hash: resource.hash(),
-            origin: origin.as_deref().map(Hash::of),
+            origin: tree.origin_hash(key),
         };
         if !known.contains(&entry.hash) {
             blobs.push(resource.canonical());
         }
-        let is_new = |origin: &Vec<u8>| !known.contains(&Hash::of(origin));
-        blobs.extend(origin.filter(is_new));
-        entries.insert(resource.key().clone(), entry);
+        if entry.origin.is_some_and(|hash| !known.contains(&hash)) {
+            blobs.extend(tree.origin(key).map(Origin::canonical));
+        }
+        entries.insert(key.clone(), entry);
     }
-    blob_of(&entries)
+    entries
 }
 
 fn blob_of(content: &impl Serialize) -> Vec<u8> {

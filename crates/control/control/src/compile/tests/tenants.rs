@@ -12,7 +12,7 @@ use super::{DOMAIN, documents, tree};
 use crate::resources::{Kind, Tree};
 
 /// Two tenants and the operator on the same nodes.
-struct Composed {
+pub(super) struct Composed {
     nodes: Sketch,
     operator: Sketch,
     tenants: BTreeMap<&'static str, Tenant>,
@@ -24,7 +24,7 @@ struct Tenant {
 }
 
 impl Composed {
-    fn random(random: &mut Rng) -> Self {
+    pub(super) fn random(random: &mut Rng) -> Self {
         let nodes = Sketch::random(random);
         let tenants = ["blue", "red"].map(|name| {
             let members: Vec<_> = USERS.into_iter().filter(|_| random.u8(0..3) > 0).collect();
@@ -39,7 +39,7 @@ impl Composed {
     }
 
     /// The resources of these tenants and of the operator.
-    fn tree(&self, tenants: &[&str]) -> Tree {
+    pub(super) fn tree(&self, tenants: &[&str]) -> Tree {
         let mut tree = Tree::default();
         self.nodes.add_nodes(tenants, &mut tree);
         self.operator.add_others("default", &mut tree);

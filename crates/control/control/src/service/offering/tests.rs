@@ -31,7 +31,7 @@ spec: { listen: 127.0.0.1:8444, reach: [127.0.0.1:8444] }
 
 fn published() -> Arc<Published> {
     let tree = tree();
-    let documents = compiled(&tree, "demo.test", None, &BTreeSet::new()).unwrap();
+    let documents = compiled(&tree, "demo.test", None).unwrap();
     Arc::new(Published {
         revision: Revision::FIRST,
         tree: Arc::new(tree),
