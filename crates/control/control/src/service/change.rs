@@ -17,15 +17,11 @@ use super::published::Published;
 use super::stages::{Spread, concerned};
 use crate::resources::{Findings, Key, RolloutPlan, Tree};
 use crate::rollout::{Bake, Event, Stage, StopBounds};
-use crate::store::StoreError;
 use crate::store::history::{Commit, NotCommitted};
 
 /// The longest time to confirm a change, in seconds.
 #[doc(alias = "bound")]
 const LONGEST: u32 = 7 * 24 * 60 * 60;
-
-/// States among which the one before another is looked for.
-const STATES: usize = 1000;
 
 impl Controller {
     /// Makes a change: `edit` makes the next tree of the one in force.
@@ -134,6 +130,7 @@ impl Controller {
             author: &how.author,
             message: &how.message,
             time: unix_seconds(),
+            confirm_seconds: how.confirm_seconds.map(|seconds| seconds.min(LONGEST)),
         };
         self.history.commit(&commit).map_err(|error| match error {
             NotCommitted::Moved(head) => {
@@ -260,18 +257,6 @@ impl Controller {
         }));
     }
 
-    /// The last tree before that of a revision. Some states differ in their certificates only.
-    fn tree_before(&self, revision: Revision) -> Result<Tree, StoreError> {
-        let states = self.history.list(STATES)?;
-        let mut states = states.iter().skip_while(|state| state.revision != revision);
-        let current = states.next().map(|state| state.tree);
-        let before = states.find(|state| Some(state.tree) != current);
-        let before = before.ok_or_else(|| {
-            StoreError::new(format!("no state before revision {revision} is kept"))
-        })?;
-        self.history.tree(before)
-    }
-
     /// Makes the state before the last change the one in force, as a new revision.
     fn go_back(&self, in_force: &mut InForce, message: &str) {
         let revision = in_force.published.revision;
@@ -312,11 +297,16 @@ impl Controller {
     /// No change waits for it.
     pub fn confirm(&self) -> Result<Revision, NotChanged> {
         let mut in_force = self.in_force.lock();
-        if in_force.awaiting.take().is_none() {
+        if in_force.awaiting.is_none() {
             return Err(NotChanged::Conflict(
                 "no change waits to be confirmed".to_owned(),
             ));
         }
+        // First the store: a controller that starts anew must not return from it.
+        let revision = in_force.published.revision;
+        let kept = self.history.confirm(revision);
+        kept.map_err(|error| NotChanged::Store(error.to_string()))?;
+        in_force.awaiting = None;
         let published = Published {
             confirm: None,
             ..(*in_force.published).clone()
@@ -350,7 +340,7 @@ impl Controller {
                 .history
                 .at(revision)
                 .and_then(|state| self.history.tree(&state)),
-            None => self.tree_before(in_force),
+            None => self.history.tree_before(in_force),
         };
         let tree = tree.map_err(|error| NotChanged::Store(error.to_string()))?;
         // The state was in force once: no guard is between an operator and the way back.
@@ -388,6 +378,8 @@ impl Controller {
         let how = How {
             author: "controller".to_owned(),
             message: message.to_owned(),
+            // A change that waits goes on waiting.
+            confirm_seconds: in_force.awaiting.as_ref().and(in_force.published.confirm),
             ..How::default()
         };
         let tree = in_force.published.tree.clone();

@@ -11,8 +11,8 @@ use super::published::{Document, Endorsements, Part, Published};
 use crate::authority::Authority;
 use crate::compile::{Compiler, Recipient};
 use crate::resources::{Findings, Tree};
-use crate::store::StoreError;
 use crate::store::history::History;
+use crate::store::{Awaited, StoreError};
 
 /// The state that the last change leads to.
 pub(super) struct InForce {
@@ -44,6 +44,7 @@ impl InForce {
         let tree = head.as_ref().map(|head| history.tree(head)).transpose();
         let tree = tree.map_err(said)?.unwrap_or_default();
         let revision = head.map_or(Revision::FIRST, |head| head.revision);
+        let awaited = history.awaited(revision).map_err(said)?;
         let documents = compiled(&tree, domain, before)
             .map_err(|findings| format!("revision {revision} cannot be compiled:\n{findings}"))?;
         authority.set_grace(grace(&tree));
@@ -57,14 +58,34 @@ impl InForce {
             documents,
             authorities: authorities(authority)?,
             revoked: revoked(authority, now)?,
-            confirm: None,
+            confirm: awaited.map(|awaited| awaited.seconds),
             endorsements: Arc::new(endorsements),
+        };
+        let before = match awaited {
+            Some(_) => Arc::new(history.tree_before(revision).map_err(said)?),
+            None => tree,
         };
         Ok(Self {
             published: Arc::new(published),
-            before: tree,
-            awaiting: None,
+            before,
+            awaiting: awaited.map(|awaited| Awaiting::resumed(&awaited, now)),
         })
+    }
+}
+
+impl Awaiting {
+    /// One that an earlier controller has begun. Its nodes have returned if it is long ago; otherwise the operator has the whole time again, since
+    /// no one knows when all nodes had the change.
+    fn resumed(awaited: &Awaited, now: u64) -> Self {
+        let time = Duration::from_secs(u64::from(awaited.seconds));
+        let is_over = now >= awaited.since.saturating_add(u64::from(awaited.seconds));
+        Self {
+            until: Some(match is_over {
+                true => Instant::now(),
+                false => Instant::now() + time,
+            }),
+            time,
+        }
     }
 }
 

@@ -69,11 +69,11 @@ impl Controller {
             tick.tick().await;
             let events = self.fleet.lock().tick(self.now());
             self.follow(events);
-            if self
-                .in_force
-                .try_lock()
-                .is_some_and(|in_force| in_force.is_overdue())
-            {
+            let is_overdue = || {
+                let in_force = self.in_force.try_lock();
+                in_force.is_some_and(|in_force| in_force.is_overdue())
+            };
+            if self.leads() && is_overdue() {
                 let controller = self.clone();
                 // One after the other: the next look finds that it has returned.
                 let _ =

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::awaited::Awaited;
 use super::{Act, Audit, KeptBlob, RecordChange, Store, StoreError, backup};
 use crate::resources::{Key, Origin, Resource, Tree};
 
@@ -81,6 +82,8 @@ pub struct Commit<'a> {
     pub time: u64,
     /// Why.
     pub message: &'a str,
+    /// It is returned from unless it is confirmed within so many seconds.
+    pub confirm_seconds: Option<u32>,
 }
 
 /// Why a state was not made.
@@ -128,6 +131,10 @@ impl History {
             unreached: Arc::default(),
             newest: Arc::default(),
         }
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
     /// The newest state; `None` where the overlay has not begun.
@@ -181,12 +188,14 @@ impl History {
             let slow = format!("it took longer than {COMMIT:?} to keep a state");
             return Err(StoreError::new(slow).into());
         }
-        let moved = self.store.swap_as_leader(&[RecordChange {
+        let head = RecordChange {
             key: HEAD.to_owned(),
             expected: before,
             new: Some(name),
-        }])?;
-        if moved {
+        };
+        let awaited = Awaited::change(&*self.store, state.revision, commit)?;
+        let changes: Vec<_> = [Some(head), awaited].into_iter().flatten().collect();
+        if self.store.swap_as_leader(&changes)? {
             newest.tree = Some(state.tree);
             newest.blobs = reached_by(&entries).collect();
         } else {
@@ -230,6 +239,21 @@ impl History {
             states.push(state);
         }
         Ok(states)
+    }
+
+    /// The last tree before that of a revision. Some states differ in their certificates only.
+    ///
+    /// # Errors
+    /// It is not kept, or the store cannot be read.
+    pub fn tree_before(&self, revision: Revision) -> Result<Tree, StoreError> {
+        let states = self.list(KEPT)?;
+        let mut states = states.iter().skip_while(|state| state.revision != revision);
+        let current = states.next().map(|state| state.tree);
+        let before = states.find(|state| Some(state.tree) != current);
+        let before = before.ok_or_else(|| {
+            StoreError::new(format!("no state before revision {revision} is kept"))
+        })?;
+        self.tree(before)
     }
 
     /// The state of a revision.

@@ -4,6 +4,7 @@
 //! members, keys. Each call may block.
 
 mod audit;
+mod awaited;
 mod backup;
 mod cache;
 mod error;
@@ -20,6 +21,7 @@ mod suite;
 use hermes_api::Hash;
 
 pub use self::audit::{Act, Audit, AuditEntry};
+pub use self::awaited::Awaited;
 pub use self::error::StoreError;
 pub use self::etcd::{EtcdAddress, EtcdIdentity, EtcdStore, EtcdTls};
 pub use self::leadership::{Leadership, Presence, Role};

@@ -98,6 +98,7 @@ fn commit(history: &History, expected: Revision, users: usize) -> Result<Revisio
         author: "test",
         time: 1000,
         message: "a test",
+        confirm_seconds: None,
     })
 }
 

@@ -433,6 +433,42 @@ fn a_change_that_is_not_confirmed_returns_by_itself() {
 }
 
 #[test]
+fn a_controller_that_starts_anew_returns_from_an_unconfirmed_change_and_keeps_a_confirmed_one() {
+    let origin = origins::http();
+    let listen = free::tcp();
+    let text = |users: &str| edge(listen, origin.address()).replace("user: alice", users);
+    let mut controller = Hub::controller();
+    controller.apply(&text("user: alice"), &[]);
+    let _edge = controller.member("edge");
+    let device = controller.device("alice", "laptop");
+    eventually_true("the service is reached", || {
+        asks(&device, "http://VIDEO/").0 == 200
+    });
+
+    controller.apply(&text("user: bob"), &["--confirm", "4s", "--force", "--now"]);
+    assert_eq!(asks(&device, "http://VIDEO/").0, 403);
+    controller.kill();
+    controller.run();
+    eventually_true("it has returned, and so have the nodes", || {
+        let state = controller.say(&["get"]).stdout;
+        !state.contains("bob") && controller.is_in_step("edge")
+    });
+    eventually_true("the service is reached again", || {
+        asks(&device, "http://VIDEO/").0 == 200
+    });
+
+    controller.apply(&text("user: [alice, bob]"), &["--confirm", "3s", "--now"]);
+    controller.ask(&["confirm", "--overlay"]).unwrap();
+    let revision = controller.ask(&["get"]).unwrap()["revision"].clone();
+    controller.kill();
+    controller.run();
+    // It would return in that time.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    assert_eq!(controller.ask(&["get"]).unwrap()["revision"], revision);
+    assert_eq!(asks(&device, "http://VIDEO/").0, 200);
+}
+
+#[test]
 fn a_service_that_moves_between_nodes_under_traffic_loses_no_request() {
     let origin = origins::http();
     let controller = Hub::controller();
