@@ -33,25 +33,35 @@ impl Etcd {
     /// # Panics
     /// When there is no program `etcd`.
     pub fn start(count: usize) -> Self {
-        let pki = Pki::new();
-        let member = |number| Member {
-            name: format!("member{number}"),
-            clients: free::tcp(),
-            peers: free::tcp(),
-            process: None,
-        };
-        let members: Vec<_> = (0..count).map(member).collect();
-        let here = members[0].clients.ip().to_string();
-        let mut etcd = Self {
-            own: pki.issue(&[&here]),
-            folder: tempfile::tempdir().unwrap(),
-            pki,
-            members,
-        };
+        let places = (0..count).map(|_| [free::tcp(), free::tcp()]);
+        let mut etcd = Self::at(places);
         for index in 0..count {
             etcd.run(index);
         }
         etcd
+    }
+
+    /// One with members at these addresses, each for clients and for other members, none of which runs yet.
+    pub fn at(places: impl IntoIterator<Item = [SocketAddr; 2]>) -> Self {
+        let member = |(number, [clients, peers]): (usize, [SocketAddr; 2])| Member {
+            name: format!("member{number}"),
+            clients,
+            peers,
+            process: None,
+        };
+        let members: Vec<_> = places.into_iter().enumerate().map(member).collect();
+        let names: Vec<_> = members
+            .iter()
+            .map(|member| member.clients.ip().to_string())
+            .collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let pki = Pki::new();
+        Self {
+            own: pki.issue(&names),
+            folder: tempfile::tempdir().unwrap(),
+            pki,
+            members,
+        }
     }
 
     /// Starts a member's process.

@@ -1,7 +1,7 @@
 //! An overlay with a controller: processes as an operator and users start them, each with a folder of its own.
 
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -83,8 +83,25 @@ impl Hub {
         Self::start_as(false, None, etcd.arguments(overlay))
     }
 
+    /// The same, which nodes reach at this address, free for any port of their own.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn one_of_at(etcd: &Etcd, overlay: &str, address: IpAddr) -> Self {
+        let mut hub = Self::made(false, None, etcd.arguments(overlay));
+        hub.agents.set_ip(address);
+        hub.run();
+        hub
+    }
+
     fn start_as(is_node: bool, disk: Option<usize>, store: Vec<String>) -> Self {
-        let mut hub = Self {
+        let mut hub = Self::made(is_node, disk, store);
+        hub.run();
+        hub
+    }
+
+    fn made(is_node: bool, disk: Option<usize>, store: Vec<String>) -> Self {
+        Self {
             is_node,
             disk,
             folder: tempfile::tempdir().unwrap(),
@@ -92,9 +109,7 @@ impl Hub {
             exchanges: free::tcp(),
             store,
             process: None,
-        };
-        hub.run();
-        hub
+        }
     }
 
     /// Starts its process.

@@ -58,6 +58,8 @@ mod nested;
 mod netcheck;
 #[path = "namespaces/overlay_disks.rs"]
 mod overlay_disks;
+#[path = "namespaces/overlay_partitions.rs"]
+mod overlay_partitions;
 #[path = "namespaces/own_traffic.rs"]
 mod own_traffic;
 #[path = "namespaces/packets.rs"]
