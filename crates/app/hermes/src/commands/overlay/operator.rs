@@ -1,6 +1,6 @@
 //! An operator's key, without whose signature nodes that know it follow no document.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -58,8 +58,61 @@ fn new_file(file: &Path, content: &[u8]) -> Result<(), Failure> {
 /// The signatures of a change, and the resources that it leads to.
 pub(super) struct Signing {
     pub(super) endorsements: Vec<SignedEndorsement>,
-    copy: PathBuf,
+    copy: SignedCopy,
+    signed: u64,
     yaml: String,
+}
+
+/// The state that was signed last, in a file beside the key.
+struct SignedCopy {
+    path: PathBuf,
+    /// Its text; empty where nothing was signed.
+    yaml: String,
+    /// When the last signature was made, in Unix milliseconds; 0 without one.
+    signed: u64,
+}
+
+impl SignedCopy {
+    /// Begins the first line of the file.
+    const SIGNED: &str = "# signed ";
+
+    fn beside(key_file: &Path) -> Result<Self, Failure> {
+        let path = key_file.with_extension("signed.yaml");
+        let yaml = match std::fs::read_to_string(&path) {
+            Ok(yaml) => yaml,
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(Failure::failed(format!("{}: {error}", path.display()))),
+        };
+        let first = yaml.lines().next().unwrap_or_default();
+        let signed = first.strip_prefix(Self::SIGNED);
+        Ok(Self {
+            signed: signed.and_then(|time| time.parse().ok()).unwrap_or(0),
+            path,
+            yaml,
+        })
+    }
+
+    /// Whether this is the state that was signed last.
+    fn is(&self, state: &Tree) -> Result<bool, Failure> {
+        let known = parsed(&self.path.display().to_string(), &self.yaml)?;
+        Ok(!self.yaml.is_empty() && same(&known, state))
+    }
+
+    /// The time of the next signature: nodes follow none of an earlier time than they have seen, wherever the clock has gone meanwhile.
+    fn next_time(&self) -> u64 {
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = time.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(0));
+        now.max(self.signed + 1)
+    }
+
+    fn keep(&self, signed: u64, yaml: &str) -> Result<(), Failure> {
+        let others = yaml.strip_prefix(Self::SIGNED);
+        let yaml = others.map_or(yaml, |line| {
+            line.split_once('\n').map_or("", |parts| parts.1)
+        });
+        hermes_net::replace_file(&self.path, &format!("{}{signed}\n{yaml}", Self::SIGNED))
+            .map_err(|error| Failure::failed(format!("{}: {error}", self.path.display())))
+    }
 }
 
 /// The state of an overlay as a controller tells it. It may lie.
@@ -80,19 +133,17 @@ pub(super) fn sign(
     adopt: bool,
 ) -> Result<Signing, Failure> {
     let key = read(key_file)?;
-    let copy = key_file.with_extension("signed.yaml");
+    let copy = SignedCopy::beside(key_file)?;
     let before = parsed("the controller's state", state.yaml)?;
-    let known = std::fs::read_to_string(&copy).ok();
-    let known = known.map(|text| parsed(&copy.display().to_string(), &text));
-    let is_known = known
-        .transpose()?
-        .is_some_and(|known| same(&known, &before));
+    let is_known = copy.is(&before)?;
     if !is_known && !adopt {
         return Err(Failure::failed(format!(
             "the overlay is not as it was signed last, in {}",
-            copy.display()
+            copy.path.display()
         ))
-        .remedy("look at `hermes get`; with --adopt all of it is signed"));
+        .remedy(
+            "was the last change stopped, or not confirmed? Look at `hermes get`; with --adopt all of it is signed",
+        ));
     }
 
     let read = resources::read(&apply.sources()).map_err(invalid)?;
@@ -113,10 +164,14 @@ pub(super) fn sign(
         next: &next,
         adopts: !is_known,
     };
-    let endorsements = endorse(&change, &key, unix_milliseconds());
+    let signed = copy.next_time();
+    let endorsements = endorse(&change, &key, signed).map_err(invalid)?;
+    // Nodes see the signatures whatever becomes of the change.
+    copy.keep(signed, &copy.yaml)?;
     Ok(Signing {
-        endorsements: endorsements.map_err(invalid)?,
+        endorsements,
         copy,
+        signed,
         yaml: resources::format(next.resources()),
     })
 }
@@ -127,8 +182,7 @@ impl Signing {
     /// # Errors
     /// The file cannot be written.
     pub(super) fn keep(&self) -> Result<(), Failure> {
-        hermes_net::replace_file(&self.copy, &self.yaml)
-            .map_err(|error| Failure::failed(format!("{}: {error}", self.copy.display())))
+        self.copy.keep(self.signed, &self.yaml)
     }
 }
 
@@ -152,13 +206,6 @@ fn same(one: &Tree, other: &Tree) -> bool {
 
 fn is_in_clear(resource: &Resource) -> bool {
     matches!(resource.spec(), Spec::Secret(secret) if secret.value.is_some() || secret.file.is_some())
-}
-
-fn unix_milliseconds() -> u64 {
-    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    time.map_or(0, |time| {
-        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-    })
 }
 
 fn invalid(findings: Findings) -> Failure {
