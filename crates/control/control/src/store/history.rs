@@ -193,16 +193,25 @@ impl History {
             expected: before,
             new: Some(name),
         };
-        let awaited = Awaited::change(&*self.store, state.revision, commit)?;
+        self.move_head(head, Awaited::change(&*self.store, state.revision, commit)?)?;
+        newest.tree = Some(state.tree);
+        newest.blobs = reached_by(&entries).collect();
+        Ok(state.revision)
+    }
+
+    /// Makes a state the newest one, and what is awaited of it.
+    fn move_head(
+        &self,
+        head: RecordChange,
+        awaited: Option<RecordChange>,
+    ) -> Result<(), NotCommitted> {
         let changes: Vec<_> = [Some(head), awaited].into_iter().flatten().collect();
         if self.store.swap_as_leader(&changes)? {
-            newest.tree = Some(state.tree);
-            newest.blobs = reached_by(&entries).collect();
-        } else {
-            let head = self.head()?.map_or(Revision::FIRST, |state| state.revision);
-            return Err(NotCommitted::Moved(head));
+            return Ok(());
         }
-        Ok(state.revision)
+        let newest = self.head()?;
+        let revision = newest.map_or(Revision::FIRST, |state| state.revision);
+        Err(NotCommitted::Moved(revision))
     }
 
     /// The blobs of the newest tree.
