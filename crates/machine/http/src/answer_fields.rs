@@ -1,6 +1,9 @@
 //! Fields that any answer to an exchange gets.
 
+use std::fmt;
+
 use hermes_proto::fields::Fields;
+use http::{HeaderName, HeaderValue};
 
 /// Fields that the final response to an exchange gets by one decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +18,26 @@ pub struct AnswerFields {
     pub if_absent: Fields,
     /// Set where the response has a field of the name by then.
     pub if_present: Fields,
+}
+
+/// A field that is known only when the final response is sent, such as the time until then.
+pub struct LateField(Box<dyn Fn() -> (HeaderName, HeaderValue) + Send + Sync>);
+
+impl LateField {
+    /// One that is made so.
+    pub fn new(make: impl Fn() -> (HeaderName, HeaderValue) + Send + Sync + 'static) -> Self {
+        Self(Box::new(make))
+    }
+
+    pub(crate) fn make(&self) -> (HeaderName, HeaderValue) {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for LateField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LateField")
+    }
 }
 
 /// Names of fields.

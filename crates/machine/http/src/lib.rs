@@ -41,7 +41,7 @@ mod reusable_timer;
 pub mod server;
 mod websocket;
 
-pub use answer_fields::{AnswerFields, NamePattern};
+pub use answer_fields::{AnswerFields, LateField, NamePattern};
 pub use duplex::Duplex;
 pub use error::{Cause, Processed, Reset, StreamError};
 pub use frame::Frame;

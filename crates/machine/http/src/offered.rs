@@ -10,7 +10,7 @@ use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::EXPECT;
 use tokio::time::timeout;
 
-use crate::answer_fields::AnswerFields;
+use crate::answer_fields::{AnswerFields, LateField};
 use crate::error::StreamError;
 use crate::head::{Kind, RequestHead, ResponseHead};
 use crate::held::{HeldClient, RefusalReason};
@@ -105,9 +105,22 @@ impl Offered {
 
     /// Its final response gets these fields, in this order, be it forwarded or made here. A plain connection has no response.
     pub fn add_to_answer(&mut self, decided: Vec<AnswerFields>) {
+        self.adding(decided, None);
+    }
+
+    /// Its final response gets this field, which is made when it is sent.
+    pub fn add_late(&mut self, late: LateField) {
+        self.adding(Vec::new(), Some(late));
+    }
+
+    fn adding(&mut self, decided: Vec<AnswerFields>, late: Option<LateField>) {
         let ended = Responder::Connection(Outgoing::Ended);
         let responder = std::mem::replace(&mut self.responder, ended);
-        self.responder = Responder::Adding(Box::new(Adding { decided, responder }));
+        self.responder = Responder::Adding(Box::new(Adding {
+            decided,
+            late,
+            responder,
+        }));
     }
 
     /// Reads and drops the unneeded content of a request, if it is short and comes soon: an answer

@@ -6,7 +6,8 @@
 //! - [`filter`]: the filters that are asked. [`decision_log`]: a line for each decision. [`refusals`] and [`note`]: kept for later questions.
 //! - [`reevaluate`] and [`tunnels`]: open tunnels are decided on again when the snapshot changes, or a credential or decision expires.
 //! - [`shares`] and [`memory_limits`]: limits of one source or user. [`outliving`]: tunnels that outlive the path to them.
-//! - [`max_forwards`] and [`pac`]: requests for this proxy itself. [`explain`]: which clients see why something failed.
+//! - [`max_forwards`] and [`pac`]: requests for this proxy itself. [`explain`]: which clients see why something failed. [`hop_report`]: which way it
+//!   took, for those who ask.
 //!
 //! Specifications: RFC 9110 (proxy role), RFC 9209 (Proxy-Status), RFC 7239 (Forwarded).
 
@@ -24,6 +25,7 @@ pub mod entry;
 pub mod explain;
 pub mod filter;
 mod fixed_target;
+pub mod hop_report;
 pub mod joins;
 pub mod max_forwards;
 pub mod memory_limits;

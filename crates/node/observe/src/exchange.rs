@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use hermes_net::clock;
 use hermes_net::shares::Share;
+use hermes_proto::hop_report::HopReport;
 use hermes_proto::refusal_id::RefusalId;
 use hermes_upstream::Upstream;
 use http::Method;
@@ -236,6 +237,23 @@ impl Exchange {
     #[must_use]
     pub fn learnt(&self) -> Learnt {
         self.live.learnt(clock::now().into_std())
+    }
+
+    /// The way that it has taken so far, for a client that asks.
+    #[must_use]
+    pub fn way(&self) -> HopReport {
+        let facts = self.live.facts.lock();
+        let attempts = facts.tried.len() + facts.outlived.forgotten;
+        let taken = Instant::now().saturating_duration_since(self.live.since);
+        HopReport {
+            rule: None,
+            route: facts.route.as_ref().map(ToString::to_string),
+            next_hop: facts.upstream().map(ToString::to_string),
+            is_end: false,
+            is_refused: facts.names.refusal.is_some() && facts.refused_by.is_none(),
+            attempts: u64::try_from(attempts).ok().filter(|count| *count > 1),
+            took: Some(taken),
+        }
     }
 
     /// The exchange is a tunnel over POST.

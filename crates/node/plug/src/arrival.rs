@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hermes_http::{
-    AnswerFields, Incoming, Kind, Offered, Outgoing, RefusalReason, RequestHead, ResponseHead,
-    StreamError,
+    AnswerFields, Incoming, Kind, LateField, Offered, Outgoing, RefusalReason, RequestHead,
+    ResponseHead, StreamError,
 };
 use hermes_net::StreamInfo;
 use hermes_packet::{PacketEnd, Session};
@@ -79,6 +79,14 @@ impl Arrival {
         match self {
             Self::Offered(offered) if !decided.is_empty() => offered.add_to_answer(decided),
             Self::Offered(_) | Self::Packets(_) => {}
+        }
+    }
+
+    /// Its final response gets this field, where it has one.
+    pub fn add_late(&mut self, late: LateField) {
+        match self {
+            Self::Offered(offered) => offered.add_late(late),
+            Self::Packets(_) => {}
         }
     }
 

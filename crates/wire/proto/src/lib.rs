@@ -72,6 +72,7 @@ pub mod h2;
 pub mod h3;
 pub mod head;
 pub mod hop;
+pub mod hop_report;
 pub mod host;
 pub mod ip;
 pub mod ip_template;

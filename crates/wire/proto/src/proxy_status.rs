@@ -4,6 +4,7 @@ use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 
 use crate::fields::Fields;
+use crate::hop_report::PARAMETERS;
 use crate::quoted;
 use crate::refusal_id::RefusalId;
 
@@ -189,7 +190,7 @@ pub fn append(fields: &mut Fields, member: HeaderValue) {
     fields.append(PROXY_STATUS, member);
 }
 
-/// Takes `details` and `next-hop` out of all members, for strangers. Returns whether a member has an
+/// Takes `details`, `next-hop` and [reports](crate::hop_report) out of all members, for strangers. Returns whether a member has an
 /// `error`: then an intermediary wrote the response (RFC 9209, section 2.1.1).
 ///
 /// Parameters that cannot be read go with everything behind them.
@@ -219,7 +220,8 @@ fn terse(member: &str, is_error: &mut bool) -> String {
     for parameter in parts {
         let name = parameter.split('=').next().unwrap_or_default();
         *is_error |= name == "error";
-        if !["details", "next-hop"].contains(&name) {
+        let is_inside = ["details", "next-hop"].contains(&name) || PARAMETERS.contains(&name);
+        if !is_inside {
             kept.push_str("; ");
             kept.push_str(parameter);
         }
@@ -243,7 +245,7 @@ pub struct ReportedFailure {
 
 /// Bytes of another proxy's name that are kept: it goes into records.
 #[doc(alias = "bound")]
-const MAX_NODE: usize = 64;
+pub(crate) const MAX_NODE: usize = 64;
 
 /// The first member with an `error` that is known: that of the failed proxy nearest to the origin.
 /// Copied texts are bounded and printable.
@@ -269,7 +271,7 @@ pub fn first_error(fields: &Fields) -> Option<ReportedFailure> {
         .find_map(told)
 }
 
-fn told(member: &str) -> Option<ReportedFailure> {
+pub(crate) fn told(member: &str) -> Option<ReportedFailure> {
     let mut parts = split(member, ';').map(str::trim);
     let node = bare(parts.next()?, MAX_NODE);
     let mut error = None;
@@ -299,7 +301,7 @@ fn told(member: &str) -> Option<ReportedFailure> {
 }
 
 /// A token, or the content of a string, up to this many letters.
-fn bare(value: &str, most: usize) -> String {
+pub(crate) fn bare(value: &str, most: usize) -> String {
     let Some(quoted) = value.strip_prefix('"') else {
         return value.chars().take(most).collect();
     };
@@ -330,7 +332,7 @@ impl ReportedFailure {
 }
 
 /// The parts between separators that stand outside of strings.
-fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+pub(crate) fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     let mut escaped = false;
     text.split(move |character| {
@@ -346,7 +348,7 @@ fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|character| {
             if matches!(character, ' '..='~') {
@@ -358,7 +360,7 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-fn push_item(text: &str, output: &mut String) {
+pub(crate) fn push_item(text: &str, output: &mut String) {
     match is_sf_token(text.as_bytes()) {
         true => output.push_str(text),
         false => quoted::push_string(text, output),

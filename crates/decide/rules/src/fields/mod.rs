@@ -32,7 +32,7 @@ pub(crate) fn reserved_in(pattern: &FieldPattern) -> Option<&'static str> {
 }
 
 /// The fields that no one may change.
-pub const RESERVED: [&str; 18] = [
+pub const RESERVED: [&str; 19] = [
     "capsule-protocol",
     "connection",
     "content-length",
@@ -46,6 +46,7 @@ pub const RESERVED: [&str; 18] = [
     "proxy-authorization",
     "proxy-connection",
     "proxy-status",
+    "proxy-trace",
     "te",
     "trailer",
     "transfer-encoding",

@@ -6,7 +6,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, StatusCode};
 
 use super::{ConnectionResponder, RequestStreamResponder, StreamResponder};
-use crate::answer_fields::AnswerFields;
+use crate::answer_fields::{AnswerFields, LateField};
 use crate::error::{Reset, StreamError};
 use crate::head::ResponseHead;
 use crate::held::{HeldClient, RefusalReason};
@@ -197,6 +197,8 @@ impl Responder {
 pub struct Adding {
     /// By each decision, in their order.
     pub(crate) decided: Vec<AnswerFields>,
+    /// A field that is known only when it is sent.
+    pub(crate) late: Option<LateField>,
     pub(crate) responder: Responder,
 }
 
@@ -204,6 +206,10 @@ impl Adding {
     pub(crate) fn apply(&self, fields: &mut Fields) {
         for decided in &self.decided {
             decided.apply(fields);
+        }
+        if let Some(late) = &self.late {
+            let (name, value) = late.make();
+            fields.append(name, value);
         }
     }
 }

@@ -47,6 +47,8 @@ pub struct Grant {
     pub lasts: Option<Duration>,
     /// The fields that filters add to the answer, an entry for each filter.
     pub answer: Vec<AnswerFields>,
+    /// The position of the policy's rule that decided; `None` if none did.
+    pub rule: Option<usize>,
 }
 
 impl Grant {
@@ -101,7 +103,8 @@ impl<'a> Candidate<'a> {
             grant = authorized.map_err(|denied| denied.refusal)?;
         }
 
-        grant.at_most(permitted);
+        grant.at_most(permitted.lasts);
+        grant.rule = permitted.rule;
         Ok(grant)
     }
 

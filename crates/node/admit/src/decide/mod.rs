@@ -23,3 +23,4 @@ pub use authorize::Denied;
 pub use candidate::{Candidate, Grant, Mode};
 pub use decision_logger::DecisionLogger;
 pub use dry_run::DryRun;
+pub use policy::Permitted;

@@ -16,8 +16,17 @@ use http::StatusCode;
 use super::candidate::{Candidate, Mode};
 use crate::decision_log::{Author, Decided, DecisionDraft, DecisionResult, Ruling};
 
+/// The permission of the policy.
+#[derive(Debug, Default)]
+pub struct Permitted {
+    /// How long that counts for a tunnel; `None`: until the configuration changes.
+    pub lasts: Option<Duration>,
+    /// The position of the rule that decided; `None` if none did.
+    pub rule: Option<usize>,
+}
+
 impl Candidate<'_> {
-    /// *Policy*: whether `user`'s exchange may go on, and the fields that it has then. Returns how long that counts for a tunnel.
+    /// *Policy*: whether `user`'s exchange may go on, and the fields that it has then.
     ///
     /// # Errors
     /// The policy denies it, or a field cannot be written.
@@ -25,17 +34,17 @@ impl Candidate<'_> {
         &mut self,
         head: &mut RequestHead,
         user: Option<&str>,
-    ) -> Result<Option<Duration>, Refusal> {
+    ) -> Result<Permitted, Refusal> {
         let snapshot = self.entry.snapshot;
         let rules = &snapshot.rules;
         if rules.policy.is_none() {
-            return Ok(None);
+            return Ok(Permitted::default());
         }
 
         let now = self.now();
         let facts = self.facts(head, user);
         let Some(decision) = rules.decide(&facts, now, &mut ()) else {
-            return Ok(None);
+            return Ok(Permitted::default());
         };
         if let Some(tally) = &snapshot.policing.tally {
             tally.decided(decision.rule.map(|rule| rule.index));
@@ -61,7 +70,10 @@ impl Candidate<'_> {
         }
 
         let until = decision.until;
-        Ok(until.map(|until| Duration::from_secs(until.saturating_sub(now))))
+        Ok(Permitted {
+            lasts: until.map(|until| Duration::from_secs(until.saturating_sub(now))),
+            rule: decision.rule.map(|rule| rule.index),
+        })
     }
 
     /// When it is decided on, in Unix time.

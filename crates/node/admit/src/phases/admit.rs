@@ -20,6 +20,7 @@ use super::entered::Entered;
 use super::identify::{Identified, identify};
 use super::permits::{Permits, admit_client, admit_connection, charge_head};
 use crate::decide::{Candidate, Grant, Mode};
+use crate::hop_report;
 use crate::next::CompiledRoute;
 use crate::routed::{Delegation, Routed};
 
@@ -49,13 +50,16 @@ impl Entered {
         }
 
         let granted = self.grant(&mut identified, arrival).await;
-        granted.inspect_err(|_| self.remember_claims(&identified))?;
+        let rule = granted.inspect_err(|_| self.remember_claims(&identified))?;
 
         let permits = Permits::take(self, &mut identified, arrival.head(), charge)?.of(client);
         let candidate = self.candidate(&identified.auth, &identified.target);
         let route = candidate.route(arrival.head(), identified.user.as_deref());
         let route = route.inspect_err(|_| self.remember_claims(&identified))?;
         self.exchange.route(&route.name);
+        if identified.is_traced {
+            arrival.add_late(hop_report::late(self, &route, rule));
+        }
 
         Ok(Admitted {
             identified,
@@ -64,21 +68,25 @@ impl Entered {
         })
     }
 
-    /// *Policy* and *authorize*: whether it may go on, and as whose.
+    /// *Policy* and *authorize*: whether it may go on, and as whose. Returns the position of the rule that decided.
     async fn grant(
         &self,
         identified: &mut Identified,
         arrival: &mut Arrival,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<usize>, Refusal> {
         let Identified {
             user, auth, target, ..
         } = identified;
         let mut candidate = self.candidate(auth, target);
-        let Grant { lasts, answer } = candidate.grant(arrival.head_mut(), user).await?;
+        let Grant {
+            lasts,
+            answer,
+            rule,
+        } = candidate.grant(arrival.head_mut(), user).await?;
 
         arrival.add_to_answer(answer);
         auth.authorized = lasts.map(|lasts| clock::now() + lasts);
-        Ok(())
+        Ok(rule)
     }
 
     fn candidate<'a>(&'a self, auth: &'a AuthContext, target: &'a Target) -> Candidate<'a> {
@@ -113,6 +121,7 @@ impl Admitted {
             target,
             asked,
             received,
+            is_traced: _,
         } = self.identified;
 
         let routed = Routed {

@@ -16,6 +16,7 @@ use http::header::CONTENT_LENGTH;
 use http::{Method, StatusCode};
 
 use super::entered::Entered;
+use crate::hop_report;
 use crate::max_forwards;
 use crate::snapshot::Snapshot;
 
@@ -32,6 +33,8 @@ pub struct Identified {
     pub asked: Option<Asked>,
     /// Of a TRACE: its fields as the client sent them.
     pub received: Fields,
+    /// Whether its client is told the way that it takes.
+    pub is_traced: bool,
 }
 
 /// Takes an exchange through these phases.
@@ -72,6 +75,7 @@ pub(crate) async fn identify(
     if !believes_transforms(entered, head) {
         head.fields.remove(transform::FIELD);
     }
+    let is_traced = hop_report::believe(entered, head);
     let asked = Asked::take(&mut head.fields).filter(|_| head.kind().carries_packets());
     let mut auth = authenticate(entered, head).await?;
     let mut removed = RemovedFields::default();
@@ -86,10 +90,11 @@ pub(crate) async fn identify(
     }
     auth.user.clone_from(&user);
     Ok(Identified {
-        user,
         auth,
         target,
         asked,
+        is_traced: is_traced && hop_report::has_turn(entered, user.as_deref(), head),
+        user,
         received,
     })
 }

@@ -416,7 +416,8 @@ impl TunnelState {
         }
         let lasts = candidate
             .permit(&mut head, user.as_deref())
-            .map_err(|refusal| Reason::Denied(refusal.reason()))?;
+            .map_err(|refusal| Reason::Denied(refusal.reason()))?
+            .lasts;
 
         // Where rules have hours, the carrier is to know when they change.
         let is_asked = lasts.is_some() || candidate.is_asked(&head, user.as_deref());

@@ -1,10 +1,12 @@
 //! Limits of one source or user at a listener: connections, exchanges and sessions.
 
+pub mod reports;
 pub mod sessions;
 pub mod sources;
 
 use hermes_net::turns::{TurnBounds, Turns};
 
+use reports::ReportRates;
 use sessions::Sessions;
 use sources::{Sources, Users};
 
@@ -17,6 +19,8 @@ pub struct Shares {
     pub users: UserShares,
     /// CONNECT-UDP sessions of each user.
     pub sessions: Sessions,
+    /// Reports of hops.
+    pub reports: ReportRates,
 }
 
 /// Flows of tunnels that begin at once: each costs a worker some 100 us until it waits for its target.

@@ -15,7 +15,7 @@ use hermes_proto::fields::names::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZA
 use hermes_proto::ip::MIN_MTU_V6;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::uri_template::UriTemplate;
-use hermes_proto::{datagram_floor, datagram_limit, proxy_status};
+use hermes_proto::{datagram_floor, datagram_limit, hop_report, proxy_status};
 use hermes_rules::{Values, apply, rewrite_path};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, Method, StatusCode};
@@ -52,6 +52,7 @@ pub(crate) fn depart(
         {
             head.fields.remove(FORWARDED);
         }
+        head.fields.remove(hop_report::FIELD);
     }
 
     let preserves = next

@@ -28,6 +28,7 @@ mod grpc_filter;
 mod handover;
 mod handshakes;
 mod heads;
+mod hop_reports;
 mod idle_metrics;
 mod intercepted;
 mod interim;
