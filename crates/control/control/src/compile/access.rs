@@ -238,7 +238,7 @@ fn entries(tree: &Tree) -> Vec<&Name> {
 }
 
 /// Users whom resources name.
-pub(super) fn users_of(tree: &Tree) -> BTreeSet<String> {
+pub(crate) fn users_of(tree: &Tree) -> BTreeSet<String> {
     let mut users = BTreeSet::new();
     for resource in tree.resources() {
         if resource.key().kind == Kind::User {

@@ -47,6 +47,7 @@ mod tenants;
 mod upstreams;
 mod walk;
 
+pub(crate) use access::users_of;
 pub use access::{ANYONE, Access, AccessChanges, Accessible, access_changes};
 pub use between::{between, mixed};
 pub use circles::{Documents, Turn, turns};

@@ -268,9 +268,10 @@ async fn operation(request: Request<Incoming>) -> Result<Operation, Failed> {
 
 /// Requests that every controller answers by itself, from the store. The others are the leader's.
 fn is_any_ones(operation: &Operation) -> bool {
-    const OF_ALL: [&str; 10] = [
+    const OF_ALL: [&str; 11] = [
         "/about",
         "/resources",
+        "/names",
         "/history",
         "/audit",
         "/backup",
@@ -347,6 +348,7 @@ fn read(controller: &Controller, path: &str, query: &str) -> Result<Value, Faile
     match path {
         "/about" => Ok(json!(controller.about())),
         "/resources" => controller.resources(query),
+        "/names" => Ok(json!(controller.names(parsed(query)?).map_err(failed)?)),
         "/history" => controller.states().map_err(failed),
         "/audit" => controller.audit().map_err(failed),
         "/nodes" => Ok(json!(controller.nodes().map_err(failed)?)),

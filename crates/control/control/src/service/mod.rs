@@ -23,6 +23,7 @@ mod grpc;
 mod guards;
 mod in_force;
 mod members;
+mod names;
 mod offering;
 mod outcome;
 mod overview;
@@ -44,6 +45,7 @@ pub use self::comparison::{Comparison, ResourceChange};
 pub use self::controller::{About, Controller};
 pub use self::endorsing::{ChangedOverlay, endorse};
 pub use self::explanation::{HopTaken, Inquiry, StepTaken, WayTaken};
+pub use self::names::{NameKind, UnknownNames};
 pub use self::outcome::{Changed, How, NotChanged, Outcome, Refusal, Spreading};
 pub use self::overview::Overview;
 
