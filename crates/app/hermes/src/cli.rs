@@ -102,6 +102,10 @@ pub enum OverlayCommand {
     History(overlay::look::History),
     /// List the nodes of the overlay, and whether they are in step.
     Nodes(overlay::look::Nodes),
+    /// Ask each node on the way to a name how far it is, as the user of the node beside you.
+    Ping(overlay::way::ping::Ping),
+    /// Send one exchange to a name, and tell which rule, route and upstream each node took, and how it ended.
+    Trace(overlay::way::trace::Trace),
     /// List the certificates of members: issued, renewed, revoked, and when they end.
     Certs(overlay::overview::Certs),
     /// End the membership of a node, or of all nodes of a user.

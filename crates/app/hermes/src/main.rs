@@ -152,7 +152,9 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
         Command::Exec(exec) => exec::run(exec).await,
         Command::Overlay(command) => of_overlay(command, output).await,
         Command::Files(command) => make_files(command, output),
-        Command::Completions(completions) => completions::run(&completions, Cli::command(), output),
+        Command::Completions(completions) => {
+            completions::run(&completions, Cli::command(), output).await
+        }
     }
 }
 
@@ -170,6 +172,8 @@ async fn of_overlay(command: OverlayCommand, output: Output) -> Result<(), Failu
         OverlayCommand::History(history) => overlay::look::history(&history, output).await,
         OverlayCommand::Nodes(nodes) => overlay::look::nodes(&nodes, output).await,
         OverlayCommand::Certs(certs) => overlay::overview::certs(&certs, output).await,
+        OverlayCommand::Ping(ping) => overlay::way::ping::run(&ping, output).await,
+        OverlayCommand::Trace(trace) => overlay::way::trace::run(&trace, output).await,
         OverlayCommand::Revoke(revoke) => overlay::members::revoke(&revoke, output).await,
         OverlayCommand::Backup(backup) => overlay::look::backup(&backup, output).await,
         OverlayCommand::OperatorKey(command) => overlay::operator::key(&command, output),

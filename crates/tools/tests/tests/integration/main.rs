@@ -45,6 +45,7 @@ mod overlay;
 mod overlay_etcd;
 mod overlay_kinds;
 mod overlay_questions;
+mod overlay_way;
 mod own_authority;
 mod pac;
 mod packets;

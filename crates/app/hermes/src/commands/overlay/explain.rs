@@ -51,7 +51,11 @@ pub async fn run(
     }
 }
 
-fn inquiry(words: &[String]) -> Result<Inquiry, Failure> {
+/// The exchange that these words ask for, of no user yet.
+///
+/// # Errors
+/// They name none.
+pub(super) fn inquiry(words: &[String]) -> Result<Inquiry, Failure> {
     let (method, target) = match words {
         [target] => (None, target),
         [method, target] => (Some(method.to_ascii_uppercase()), target),
