@@ -19,7 +19,7 @@ pub struct Completions {
     /// The shell.
     #[arg(required_unless_present_any = ["nodes", "names"])]
     shell: Option<Shell>,
-    /// The same as `--names running`, for scripts of earlier versions.
+    /// Names of the nodes that run here, for scripts of earlier versions.
     #[arg(long, hide = true)]
     nodes: bool,
     /// Names of this kind, one a line: the scripts ask for them. Prints nothing where no one answers soon.

@@ -106,10 +106,7 @@ impl ZshPlace {
             self.cases.push(is_command.then(|| self.command.clone()));
         } else if trimmed == "esac" {
             self.cases.pop();
-        } else if let Some(command) = trimmed
-            .strip_prefix('(')
-            .and_then(|rest| rest.strip_suffix(')'))
-        {
+        } else if let Some(command) = case_of(trimmed) {
             command.clone_into(&mut self.command);
             self.positionals = 0;
         }
@@ -140,6 +137,15 @@ impl ZshPlace {
                 Argument::Every => is_positional,
             }
     }
+}
+
+/// The word that a case is for.
+fn case_of(line: &str) -> Option<&str> {
+    let word = line.strip_prefix('(')?.strip_suffix(')')?;
+    let is_word = word
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    is_word.then_some(word)
 }
 
 fn fish(script: &str) -> String {
