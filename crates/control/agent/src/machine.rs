@@ -487,3 +487,6 @@ fn refuse(statement: Hash, refused: Vec<Refused>) -> Effect {
         health: None,
     }))
 }
+
+#[cfg(test)]
+mod tests;
