@@ -53,6 +53,11 @@ impl Named {
 }
 
 impl Which {
+    /// Whether a node is named.
+    pub fn names_one(&self) -> bool {
+        self.admin.is_some() || self.node.is_some()
+    }
+
     /// The socket of that node. When none is named: the only node that runs.
     ///
     /// # Errors

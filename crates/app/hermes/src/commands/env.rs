@@ -43,11 +43,36 @@ impl Source {
         match (&self.proxy, &self.file) {
             (Some(url), _) => Ok(url.clone()),
             (None, Some(file)) => in_file(&super::load(file)?.document, file),
-            (None, None) => {
-                let socket = self.which.socket()?;
-                in_status(&admin::ask(&socket, "/status").await?)
-            }
+            (None, None) => match self.only_for_programs().await {
+                Some(url) => Ok(url),
+                None => {
+                    let socket = self.which.socket()?;
+                    in_status(&admin::ask(&socket, "/status").await?)
+                }
+            },
         }
+    }
+}
+
+impl Source {
+    /// The listener for programs of the only node that has one, of several that run: a hub and a device on one machine are told apart by it.
+    async fn only_for_programs(&self) -> Option<String> {
+        let running = admin::all();
+        if self.which.names_one() || running.len() < 2 {
+            return None;
+        }
+        let mut found = Vec::new();
+        for socket in running {
+            // One that does not answer is no choice.
+            let Ok(status) = admin::ask(&socket, "/status").await else {
+                continue;
+            };
+            let mut listeners = http_listeners(&status);
+            let of_programs = listeners.find(|(is_for_nodes, _)| !is_for_nodes);
+            found.extend(of_programs.map(|(_, url)| url));
+        }
+        let url = found.pop()?;
+        found.is_empty().then_some(url)
     }
 }
 
@@ -107,19 +132,23 @@ fn in_file(document: &Document, file: &Path) -> Result<String, Failure> {
     })
 }
 
-fn in_status(status: &Value) -> Result<String, Failure> {
+/// The `http` listeners of a node: whether each is for nodes, and its URL.
+fn http_listeners(status: &Value) -> impl Iterator<Item = (bool, String)> {
     let listeners = status["listeners"].as_array().into_iter().flatten();
     let http = listeners.filter(|listener| listener["kind"] == "http");
-    let found = http.filter_map(|listener| {
+    http.filter_map(|listener| {
         let url = url(
             listener["address"].as_str()?.parse().ok()?,
             listener["tls"].as_bool().unwrap_or(false),
         )?;
         Some((listener["for_nodes"].as_bool().unwrap_or(false), url))
-    });
+    })
+}
 
+fn in_status(status: &Value) -> Result<String, Failure> {
     let none = || Failure::failed("the node has no `http` listener on an IP address");
-    for_programs(found).ok_or_else(|| none().remedy("name a proxy with --proxy URL"))
+    for_programs(http_listeners(status))
+        .ok_or_else(|| none().remedy("name a proxy with --proxy URL"))
 }
 
 /// The first listener for programs, or else the first of all: each is its URL, and whether it is for nodes.
