@@ -1,5 +1,6 @@
 //! The names that a shell offers: within a short time, and without a word where no one answers.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -62,14 +63,21 @@ pub async fn names(kind: Completed, controller: &ControllerSocket) -> Vec<String
         Completed::Keys => of_overlay(NameKind::Keys).await,
         Completed::Targets => {
             let of_controller = of_overlay(NameKind::Targets);
-            let (mut names, routed) = tokio::join!(of_controller, within(routed()));
-            names.extend(routed);
-            names
+            let (names, routed) = tokio::join!(of_controller, within(routed()));
+            with_others(names, routed)
         }
     };
     names.retain(|name| is_plain(name));
     names.sort_unstable();
     names.dedup();
+    names
+}
+
+/// Names, and others that are not the same in small letters, as nodes have them.
+fn with_others(mut names: Vec<String>, others: Vec<String>) -> Vec<String> {
+    let known: HashSet<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
+    let is_new = |name: &String| !known.contains(&name.to_ascii_lowercase());
+    names.extend(others.into_iter().filter(is_new));
     names
 }
 
@@ -127,6 +135,13 @@ fn is_plain(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_offered_as_the_controller_has_it() {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let offered = with_others(owned(&["VIDEO"]), owned(&["video", "db:5432"]));
+        assert_eq!(offered, ["VIDEO", "db:5432"]);
+    }
 
     #[test]
     fn names_in_which_a_shell_reads_something_are_not_offered() {

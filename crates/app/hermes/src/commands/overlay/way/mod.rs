@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hermes_proto::hop_report::ReportedHop;
-use hermes_proto::proxy_status::ReportedFailure;
+use hermes_proto::proxy_status::{ProxyError, ReportedFailure};
 use serde_json::{Value, json};
 
 /// Nodes that a way may have: one more than an exchange may pass.
@@ -70,6 +70,12 @@ impl Stop {
         }
     }
 
+    /// Whether a rule says so, which may be another for another method.
+    fn is_denied(&self) -> bool {
+        self.reason
+            .starts_with(ProxyError::HttpRequestDenied.token())
+    }
+
     /// In a line for people.
     fn line(&self) -> String {
         let at = self.node.as_deref();
@@ -111,7 +117,6 @@ fn milliseconds(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use hermes_proto::hop_report::HopReport;
-    use hermes_proto::proxy_status::ProxyError;
 
     use super::*;
 

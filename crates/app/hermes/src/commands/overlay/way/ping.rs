@@ -240,7 +240,12 @@ fn show(asked: &Inquiry, proxy: &Proxy, way: &[Measured], stop: Option<&Stop>, o
         output.line(table.trim_fmt());
     }
     match (stop, way.last()) {
-        (Some(stop), _) => output.line(output.paint(Colour::Bad, &stop.line())),
+        (Some(stop), _) => {
+            output.line(output.paint(Colour::Bad, &stop.line()));
+            if stop.is_denied() {
+                output.line("ping asks by OPTIONS; hermes trace asks by the method that you name");
+            }
+        }
         (None, Some(last)) => output.line(format_args!(
             "the overlay ends at {}; hermes trace asks the server behind it",
             last.hop.node

@@ -64,8 +64,8 @@ impl Proxy {
     /// It cannot be asked from here.
     pub fn new(url: String, patience: Duration) -> Result<Self, Failure> {
         let failure = || {
-            Failure::invalid(format!("{url} is no plain http:// listener on an address of this machine"))
-                .remedy("name the listener for programs of the node beside you with --proxy http://ADDRESS:PORT, or ask for another node by --node")
+            Failure::invalid(format!("{url} is no listener for programs on an address, without TLS"))
+                .remedy("ask at a device, or name one by --proxy http://ADDRESS:PORT; at a controller, `hermes why --overlay NAME --user USER` tells the way of a user")
         };
         let uri: Uri = url.parse().map_err(|_| failure())?;
         let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"));
