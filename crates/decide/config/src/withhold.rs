@@ -136,8 +136,9 @@ pub(crate) fn is_inline(path: &str) -> bool {
     let names_files = around
         .next()
         .is_some_and(|key| key.ends_with("file") || key == "files");
-    let is_field = around.next() == Some("fields");
-    is_last && (names_files || is_field)
+    // Maps of names that are the operator's, each to such a text.
+    let is_in_map = matches!(around.next(), Some("fields" | "client_domains"));
+    is_last && (names_files || is_in_map)
 }
 
 /// Whether a text must not be shown: its key makes it a secret, its field has a name of credentials, or it looks like one itself.
@@ -365,6 +366,7 @@ mod tests {
             "identity.token_file.inline",
             "listeners.web.auth.basic.file.inline",
             "upstreams.a.tls.crl_file[1].inline",
+            "listeners.a.tls.client_domains[\"b.test\"].inline",
             "upstreams.a.fields.x-key.inline",
             "authorize[0].rego.files[1].inline",
         ] {

@@ -34,7 +34,7 @@ pub fn may(broadcast: &Broadcast, user: Option<&str>, source: &Source<'_>) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trust::Mandate;
+    use crate::trust::{Border, Mandate};
 
     fn fields(lines: &[&str]) -> Fields {
         lines
@@ -62,10 +62,12 @@ mod tests {
         let peer = Source::Peer {
             name: "dp",
             speaks_for: Mandate::of(&[]),
+            border: Border::default(),
         };
         let stranger = Source::Peer {
             name: "other",
             speaks_for: Mandate::of(&[]),
+            border: Border::default(),
         };
         let rule = |users: &[&str], peers: &[&str]| Broadcast {
             users: users.iter().map(|user| user.parse().unwrap()).collect(),

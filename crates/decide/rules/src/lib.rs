@@ -67,7 +67,7 @@ pub use route::{
     ClaimedGroups, Explanation, Facts, Matcher, Names, Table, Target, normalise, rewrite_path,
 };
 pub use template::{Values, render};
-pub use trust::{Mandate, Refusal, Source, believe};
+pub use trust::{Border, Mandate, Refusal, Source, believe};
 pub use user_aliases::UserAliases;
 pub use versions::versions;
 pub use warn::warn;

@@ -159,11 +159,14 @@ pub fn still_believed(
         (Source::Client, Some(user)) if was_peer => Err(Reason::Identity(format!(
             "its sender is not a peer any more, and cannot speak for user {user}"
         ))),
-        (Source::Peer { name, speaks_for }, Some(user)) if !speaks_for.covers(user) => {
-            Err(Reason::Identity(format!(
-                "peer {name} does not speak for user {user} any more"
-            )))
-        }
+        (
+            Source::Peer {
+                name, speaks_for, ..
+            },
+            Some(user),
+        ) if !speaks_for.covers(user) => Err(Reason::Identity(format!(
+            "peer {name} does not speak for user {user} any more"
+        ))),
         _ => Ok(()),
     }
 }

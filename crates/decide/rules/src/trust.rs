@@ -3,7 +3,8 @@
 //! | from | `user` field | other overlay fields |
 //! |---|---|---|
 //! | client | only if it says what authentication said, or is accepted without authentication | those accepted |
-//! | peer | if the peer speaks for that user | all |
+//! | peer | if the peer speaks for that user | all, or those accepted |
+//! | peer of another overlay | as `NAME@DOMAIN`, if the peer speaks for that name | those accepted |
 //! | peer by `insecure_trust` | yes | all |
 //!
 //! Afterwards the `user` field holds exactly the returned identity, once, or is absent. An empty `user` field says
@@ -26,9 +27,44 @@ pub enum Source<'a> {
         name: &'a str,
         /// Users that it may speak for.
         speaks_for: Mandate<'a>,
+        /// The bounds of its trust, where it is of another overlay.
+        border: Border<'a>,
     },
     /// A peer proxy over a clear link from an address in `insecure_trust`: speaks for every user.
     InsecurePeer,
+}
+
+/// The trust in a peer's fields, and whose users it names.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Border<'a> {
+    /// The trust domain of its users; `None`: they are this overlay's.
+    pub domain: Option<&'a str>,
+    /// The fields that are taken from it; `None`: all.
+    pub accepts: Option<&'a [FieldPattern]>,
+}
+
+impl<'a> Source<'a> {
+    /// Whether it is a proxy of this overlay: one of another operator's overlay learns no more than a client.
+    pub fn is_of_this_overlay(&self) -> bool {
+        !matches!(self, Self::Client) && self.other_domain().is_none()
+    }
+
+    /// The trust domain of the other operator's overlay that it is a proxy of.
+    pub fn other_domain(&self) -> Option<&'a str> {
+        match self {
+            Self::Peer { border, .. } => border.domain,
+            Self::Client | Self::InsecurePeer => None,
+        }
+    }
+
+    /// The fields about the overlay, the source and traces that are taken from it; `None`: all. `listener` are those that clients may set.
+    pub fn accepts(&self, listener: &'a [FieldPattern]) -> Option<&'a [FieldPattern]> {
+        match self {
+            Self::Client => Some(listener),
+            Self::Peer { border, .. } => border.accepts,
+            Self::InsecurePeer => None,
+        }
+    }
 }
 
 /// The users that a peer may speak for.
@@ -125,6 +161,24 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// A claim about a user of another trust domain, by the name that this overlay has for such a user.
+    ///
+    /// # Errors
+    /// No user is named: rules for everybody would mean such an exchange.
+    fn read_of_domain(fields: &Fields, domain: &str, peer: &str) -> Result<Self, Refusal> {
+        // Aliases are other names of this overlay's users, whom no one of another domain becomes.
+        match Self::read(fields, &UserAliases::default()) {
+            Self::Nothing => {
+                let reason = format!("peer {peer} names no user of {domain}");
+                Err(Refusal::new(reason, ""))
+            }
+            Self::User(user) => Ok(Self::User(format!("{user}@{domain}"))),
+            unusable @ Self::Unusable(..) => Ok(unusable),
+        }
+    }
+}
+
 /// A value without the spaces and tabs around it (RFC 9110, section 5.5).
 fn without_spaces(value: &str) -> &str {
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
@@ -189,15 +243,23 @@ impl Believing<'_> {
             accepts,
             overlay,
         } = *self;
-        let claim = Claim::read(fields, aliases);
+        let own_claim = |fields: &Fields| Claim::read(fields, aliases);
         let user = match source {
-            Source::Client => client_user(claim, authenticated, forged, accepts)?,
-            Source::Peer { name, speaks_for } => {
+            Source::Client => client_user(own_claim(fields), authenticated, forged, accepts)?,
+            Source::Peer {
+                name,
+                speaks_for,
+                border,
+            } => {
+                let claim = match border.domain {
+                    Some(domain) => Claim::read_of_domain(fields, domain, name)?,
+                    None => own_claim(fields),
+                };
                 let speaks = |user: &str| speaks_for.covers(user);
                 peer_user(claim, authenticated, || format!("peer {name}"), speaks)?
             }
             Source::InsecurePeer => peer_user(
-                claim,
+                own_claim(fields),
                 authenticated,
                 || "a peer listed in insecure_trust".to_owned(),
                 |_| true,
@@ -219,8 +281,8 @@ impl Believing<'_> {
             None => None,
         };
 
-        // A peer's overlay fields were checked where the exchange entered the overlay.
-        if matches!(source, Source::Client) {
+        // The overlay fields of a peer of this overlay were checked where the exchange entered.
+        if let Some(accepts) = source.accepts(accepts) {
             overlay.strip_telling(fields, accepts, removed);
         }
         // Also for peers: the field is written anew, so that it says one name, after aliases.

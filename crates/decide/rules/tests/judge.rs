@@ -11,7 +11,7 @@ use hermes_rules::judge::{
     Arrived, ArrivedPath, Authenticated, Entrance, Judged, Step, Unrouted, listener_user,
 };
 use hermes_rules::route::Unmatched;
-use hermes_rules::{Mandate, Rules, Source, Target};
+use hermes_rules::{Border, Mandate, Rules, Source, Target};
 use http::{HeaderValue, Method};
 use serde_json::{Value, json};
 
@@ -316,6 +316,7 @@ fn a_peer_speaks_for_a_user_by_any_of_the_names() {
         let source = Source::Peer {
             name: "core",
             speaks_for: Mandate::of(&patterns),
+            border: Border::default(),
         };
         let (judged, _) = judge(
             &document,

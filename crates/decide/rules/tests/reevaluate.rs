@@ -10,7 +10,7 @@ use hermes_proto::fields::Fields;
 use hermes_rules::reevaluate::{Destination, End, Reason, Tunnel};
 use hermes_rules::route::Hop;
 use hermes_rules::{
-    ClaimedGroups, Facts, Mandate, Source, Table, Target, reevaluate, still_believed,
+    Border, ClaimedGroups, Facts, Mandate, Source, Table, Target, reevaluate, still_believed,
 };
 use http::Method;
 use serde_json::{Value, json};
@@ -224,6 +224,7 @@ fn a_peer_must_still_speak_for_the_user() {
     let peer = Source::Peer {
         name: "core",
         speaks_for: Mandate::of(&patterns),
+        border: Border::default(),
     };
     let cases = [
         (peer, true, Some("alice"), true),

@@ -7,7 +7,7 @@
 
 use hermes_config::model::{FieldPattern, Forged, UserPattern};
 use hermes_proto::fields::Fields;
-use hermes_rules::{Mandate, OverlayFields, Source, believe};
+use hermes_rules::{Border, Mandate, OverlayFields, Source, believe};
 use http::{HeaderName, HeaderValue};
 
 const REMOVE: Forged = Forged::Remove;
@@ -174,6 +174,7 @@ fn peer_speaks_for_some() {
     let peer = Source::Peer {
         name: "dp",
         speaks_for: Mandate::of(&speaks_for),
+        border: Border::default(),
     };
     let several = Err("peer dp: more than one user field");
     for (lines, authenticated, expected) in [
@@ -222,6 +223,7 @@ fn peer_that_speaks_for_no_one_or_for_everybody() {
     let unnamed = Source::Peer {
         name: "dp",
         speaks_for: Mandate::of(&[]),
+        border: Border::default(),
     };
     decides(
         &unnamed,
@@ -237,6 +239,7 @@ fn peer_that_speaks_for_no_one_or_for_everybody() {
         &Source::Peer {
             name: "dp",
             speaks_for: Mandate::of(&all),
+            border: Border::default(),
         },
         &["alice"],
         None,
@@ -407,6 +410,7 @@ fn peers_keep_all_overlay_fields() {
         Source::Peer {
             name: "dp",
             speaks_for: Mandate::of(&all),
+            border: Border::default(),
         },
     ] {
         let mut fields = map(&sent);
@@ -424,4 +428,83 @@ fn user_is_an_overlay_field_even_if_it_is_not_declared() {
         Ok(None)
     );
     assert!(fields.is_empty());
+}
+
+/// Another operator's overlay, of which `x-hermes-hop` alone is taken.
+fn other_overlay<'a>(speaks_for: &'a [UserPattern], accepts: &'a [FieldPattern]) -> Source<'a> {
+    Source::Peer {
+        name: "b",
+        speaks_for: Mandate::of(speaks_for),
+        border: Border {
+            domain: Some("b.test"),
+            accepts: Some(accepts),
+        },
+    }
+}
+
+#[test]
+fn users_of_another_overlay_are_never_those_of_this_one() {
+    let all = ["*@b.test".parse().unwrap()];
+    let source = other_overlay(&all, &[]);
+    let unnamed = Err("peer b names no user of b.test");
+    for (lines, authenticated, expected) in [
+        (&["alice"][..], None, Ok(Some("alice@b.test"))),
+        // A user of this overlay, of a third one, and of themselves.
+        (&["alice@a.test"], None, Ok(Some("alice@a.test@b.test"))),
+        (&["alice@c.test"], None, Ok(Some("alice@c.test@b.test"))),
+        (&["alice@b.test"], None, Ok(Some("alice@b.test@b.test"))),
+        (&[], None, unnamed),
+        (&[""], None, unnamed),
+        (&[" "], None, unnamed),
+        (&[], Some("alice"), unnamed),
+        (
+            &["alice"],
+            Some("alice"),
+            Err("peer b claims user alice@b.test, but authenticated as user alice"),
+        ),
+        (
+            &["alice", "bob"],
+            None,
+            Err("peer b: more than one user field"),
+        ),
+    ] {
+        decides(&source, lines, authenticated, REMOVE, &["user"], expected);
+    }
+
+    let some = ["ops-*@b.test".parse().unwrap()];
+    let source = other_overlay(&some, &[]);
+    decides(
+        &source,
+        &["ops-1"],
+        None,
+        REMOVE,
+        &[],
+        Ok(Some("ops-1@b.test")),
+    );
+    let refused = Err("peer b does not speak for user alice@b.test");
+    decides(&source, &["alice"], None, REMOVE, &[], refused);
+}
+
+#[test]
+fn another_overlay_is_believed_in_listed_fields_alone() {
+    let all = ["*@b.test".parse().unwrap()];
+    let accepts = ["x-hermes-hop".parse().unwrap()];
+    let source = other_overlay(&all, &accepts);
+    let mut fields = map(&[
+        ("user", "alice"),
+        ("service", "db"),
+        ("x-hermes-hop", "1"),
+        ("x_hermes_hop", "2"),
+        ("accept", "*/*"),
+    ]);
+    // The fields that clients of the listener may set are not those of a peer.
+    let listener = ["service".parse().unwrap()];
+    let user = believe(&source, None, REMOVE, &listener, &overlay(), &mut fields);
+    assert_eq!(user, Ok(Some("alice@b.test".to_owned())));
+    let left = [
+        ("x-hermes-hop", "1"),
+        ("accept", "*/*"),
+        ("user", "alice@b.test"),
+    ];
+    assert_eq!(fields, map(&left));
 }

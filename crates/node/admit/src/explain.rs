@@ -12,7 +12,7 @@ use crate::routed::Routed;
 use crate::snapshot::{ListenerRules, Snapshot};
 
 /// Whether the client at the other end learns reasons and next hops: on this machine, a peer, at a listener that asks its
-/// clients who they are, or anyone where the configuration says `explain`.
+/// clients who they are, or anyone where the configuration says `explain`. One of another operator's overlay is no peer here.
 pub fn explains(snapshot: &Snapshot, listener: &ListenerRules, source: &StreamInfo) -> bool {
     let config = &listener.config;
     let asks = !matches!(config.auth(), None | Some(Auth::Word(AuthMode::None)))
@@ -22,10 +22,14 @@ pub fn explains(snapshot: &Snapshot, listener: &ListenerRules, source: &StreamIn
         .ip()
         .is_none_or(|ip| ip.to_canonical().is_loopback());
 
-    config.http().is_some_and(|http| http.explain)
-        || asks
-        || is_local
-        || !matches!(snapshot.source_of(listener, source), Source::Client)
+    if config.http().is_some_and(|http| http.explain) {
+        return true;
+    }
+    match snapshot.source_of(listener, source) {
+        Source::Client => asks || is_local,
+        // Hops and reasons are for operators of this overlay.
+        peer => peer.is_of_this_overlay(),
+    }
 }
 
 /// Makes a response on its way back tell a stranger no more than our own do. Returns whether its content must go too:

@@ -24,9 +24,11 @@ pub fn enter(
         exchange,
         &mut head.fields,
         |name| {
-            config.trace == Continue::Continue
-                || trace::names(config.accepts(), name)
-                || !matches!(snapshot.source_of(listener, source), Source::Client)
+            let source = snapshot.source_of(listener, source);
+            let is_accepted = source
+                .accepts(config.accepts())
+                .is_none_or(|accepts| trace::names(accepts, name));
+            is_accepted || (config.trace == Continue::Continue && matches!(source, Source::Client))
         },
         snapshot.document.trace.sample,
     );

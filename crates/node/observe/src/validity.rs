@@ -257,6 +257,14 @@ fn of_server(path: &str, tls: &ServerTls) -> Vec<Held> {
     held.extend(
         authority.and_then(|file| Held::new(child(path, "client_ca_file"), file, Role::Authority)),
     );
+    let domains = child(path, "client_domains");
+    let others = tls
+        .client_domains
+        .iter()
+        .filter_map(|(domain, authorities)| {
+            Held::new(child(&domains, domain), authorities, Role::Authority)
+        });
+    held.extend(others);
 
     held
 }

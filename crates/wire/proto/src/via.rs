@@ -62,6 +62,38 @@ impl Node {
     }
 }
 
+/// Adds a domain to the name of every proxy that a message has passed, as pseudonyms at the border between two networks (RFC 9110,
+/// 7.6.3); their number stays. Comments are left out.
+pub fn qualify(fields: &mut Fields, domain: &str) {
+    let mut line = Vec::new();
+    for entry in entries(fields) {
+        let mut words = words(entry);
+        if !line.is_empty() {
+            line.extend_from_slice(b", ");
+        }
+        line.extend(words.next().into_iter().flatten().map(plain));
+        line.push(b' ');
+        line.extend(words.next().unwrap_or(b"_").iter().map(plain));
+        line.push(b'.');
+        line.extend_from_slice(domain.as_bytes());
+    }
+    fields.remove(VIA);
+    // What came as a value is one without its commas, too.
+    if let Ok(value) = HeaderValue::from_bytes(&line)
+        && !line.is_empty()
+    {
+        fields.insert(VIA, value);
+    }
+}
+
+/// A byte of a word that neither begins a comment nor ends an entry.
+fn plain(byte: &u8) -> u8 {
+    match byte {
+        b'(' | b')' | b',' | b'\\' | b'"' => b'_',
+        byte => *byte,
+    }
+}
+
 /// The protocol before a node's name.
 const RECEIVED_PROTOCOLS: [&str; 5] = ["0.9", "1.0", "1.1", "2", "3"];
 
@@ -169,6 +201,11 @@ pub(crate) fn fuzz_one(data: &[u8]) {
         }
     );
 
+    let mut elsewhere = fields.clone();
+    qualify(&mut elsewhere, "b.test");
+    let hops = node.passed(&fields).hops;
+    assert_eq!(node.passed(&elsewhere), Passed { hops, own: 0 });
+
     let lines: Vec<_> = fields.values(VIA).map(FieldValue::as_bytes).collect();
     let joined = HeaderValue::from_bytes(&lines.join(&b", "[..]));
     if let Ok(joined) = joined {
@@ -274,5 +311,22 @@ mod tests {
     #[test]
     fn takes_no_entry_without_a_name_for_ours() {
         assert_eq!(seen(&via(&["node, 1.1, \t"]), "node"), 0);
+    }
+
+    #[test]
+    fn nodes_of_another_overlay_are_no_nodes_of_this_one() {
+        let mut fields = via(&["1.1 hub (a, b), 2 edge", "3 hub"]);
+        qualify(&mut fields, "b.test");
+        assert_eq!(fields.values(VIA).count(), 1);
+        let line = fields.values(VIA).next().unwrap();
+        assert_eq!(
+            line.as_bytes(),
+            b"1.1 hub.b.test, 2 edge.b.test, 3 hub.b.test"
+        );
+        assert_eq!(seen(&fields, "hub"), 0);
+        assert_eq!(seen(&fields, "hub.b.test"), 2);
+        let mut none = Fields::new();
+        qualify(&mut none, "b.test");
+        assert_eq!(none.values(VIA).count(), 0);
     }
 }

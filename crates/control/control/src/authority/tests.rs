@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_api::{Hash, JoinAnswer, JoinRequest, Token, VerifyingKey};
-use hermes_net::tls::{Clients, TlsSource};
+use hermes_net::tls::{Clients, TlsSource, TrustDomain};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -260,7 +260,7 @@ fn a_node_that_was_off_for_60_days_renews_itself_unless_it_was_revoked() {
 /// Whether another node would open a link with this one.
 fn is_believed(authority: &Authority, answer: &JoinAnswer, now: u64) -> bool {
     let authorities = authority.authorities_pem().unwrap();
-    let clients = Clients::read(TlsSource::Inline(&authorities), &[]).unwrap();
+    let clients = Clients::read(TlsSource::Inline(&authorities), &[], &[]).unwrap();
     clients.believe(&chain(answer), now).is_ok()
 }
 
@@ -357,4 +357,44 @@ fn open_tokens_have_a_bound_and_those_that_end_make_room() {
             .create_token(&request(None, None), NOW + 3600)
             .is_ok()
     );
+}
+
+/// Whether a node of another overlay believes a member by a bundle of this one.
+fn is_believed_abroad(bundle: &str, answer: &JoinAnswer, now: u64) -> bool {
+    let own = authority().authorities_pem().unwrap();
+    let domain = TrustDomain {
+        name: "demo.test",
+        authorities: TlsSource::Inline(bundle),
+    };
+    let clients = Clients::read(TlsSource::Inline(&own), &[domain], &[]).unwrap();
+    clients.believe(&chain(answer), now).is_ok()
+}
+
+#[test]
+fn a_bundle_of_another_overlay_outlasts_the_change_of_its_authority() {
+    let authority = authority();
+    let old = authority.authorities_pem().unwrap();
+    let mut answer = joined(&authority, None, "hub", NOW);
+    let mut now = NOW;
+    let renewed = |answer: &JoinAnswer, now| {
+        let key = KeyPair::generate().unwrap();
+        authority.renew(&chain(answer), &csr(&key), now).unwrap()
+    };
+    while authority.generations().unwrap().len() < 2 {
+        now += 4 * DAY;
+        authority.tend(now).unwrap();
+        answer = renewed(&answer, now);
+    }
+    let new = authority.authorities_pem().unwrap();
+    assert!(new.len() > old.len(), "both generations are in it");
+
+    // For two weeks either bundle will do.
+    let later = now + 13 * DAY;
+    let answer = renewed(&answer, later);
+    assert!(is_believed_abroad(&old, &answer, later));
+    assert!(is_believed_abroad(&new, &answer, later));
+    let later = now + 15 * DAY;
+    let answer = renewed(&answer, later);
+    assert!(!is_believed_abroad(&old, &answer, later));
+    assert!(is_believed_abroad(&new, &answer, later));
 }

@@ -104,7 +104,9 @@ impl ServerTls {
             ("key_file", self.key_file.as_ref()),
             ("client_ca_file", self.client_ca_file.as_ref()),
         ];
-        named(files, self.crl_file.as_ref())
+        let domains = self.client_domains.values();
+        let domains = domains.map(|authorities| ("client_domains", authorities));
+        named(files, self.crl_file.as_ref()).chain(domains)
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) enum ServerTlsChoice {
     /// `true`: TLS with the files of `defaults.tls`; `false`: none.
     Switch(bool),
     /// TLS with files of its own.
-    Files(ServerTls),
+    Files(Box<ServerTls>),
 }
 
 /// Certificate and key of a listener.
@@ -75,6 +75,10 @@ pub struct ServerTls {
     /// PEM authorities whose client certificates are accepted (mTLS).
     #[serde(default)]
     pub client_ca_file: Option<DataSource>,
+    /// PEM authorities of other SPIFFE trust domains, by domain: a certificate with an ID in one of them has to come from its
+    /// authorities, which are believed about that domain alone. Default: none.
+    #[serde(default)]
+    pub client_domains: IndexMap<String, DataSource>,
     /// Lists of revoked client certificates (CRL), PEM or DER, at least one of every authority that
     /// issues any. Default: none, revocation is not checked.
     #[serde(default)]

@@ -262,4 +262,12 @@ pub struct Peer {
     /// Users that it may speak for: a name, `*`, `*@example.com`, `team-*` or `group:admins`, or the `{user}` of its certificate.
     #[serde(default)]
     pub speaks_for: Vec<UserPattern>,
+    /// The SPIFFE trust domain of its users, where it is of another operator's overlay. A user whom it names is known here as
+    /// `alice@DOMAIN`, `speaks_for` is about these names, and an exchange without a user is refused. Default: it is of this overlay.
+    #[serde(default)]
+    pub domain: Option<String>,
+    /// The overlay fields, fields about the source and of traces that are taken from it; others are removed. Its `user` always counts.
+    /// Default: all, and of a peer with `domain` none.
+    #[serde(default)]
+    pub accepts: Option<Vec<FieldPattern>>,
 }

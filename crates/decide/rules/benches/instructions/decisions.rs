@@ -5,7 +5,8 @@ use std::hint::black_box;
 use hermes_config::model::{Document, ExchangeKind, FieldPattern, Forged, Template, UserPattern};
 use hermes_proto::fields::Fields;
 use hermes_rules::{
-    ClaimedGroups, Facts, Mandate, OverlayFields, Source, Table, Target, Values, apply, believe,
+    Border, ClaimedGroups, Facts, Mandate, OverlayFields, Source, Table, Target, Values, apply,
+    believe,
 };
 use http::{HeaderValue, Method};
 use indexmap::IndexMap;
@@ -75,6 +76,7 @@ pub fn believe_peer(rounds: usize) {
         &Source::Peer {
             name: "entry",
             speaks_for: Mandate::of(&speaks_for),
+            border: Border::default(),
         },
         None,
     );

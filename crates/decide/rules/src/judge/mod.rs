@@ -241,9 +241,8 @@ impl<H> Rules<H> {
         let is_client = matches!(source, Source::Client);
         // A copy for the explanation alone: live exchanges do not pay for it.
         let before = steps.is_wanted().then(|| fields.clone());
-        if is_client {
+        if let Some(accepts) = source.accepts(entrance.config.accepts()) {
             fields.remove(FORWARDED);
-            let accepts = entrance.config.accepts();
             self.provenance
                 .strip_telling(fields, accepts, |name| steps.removes(name));
         }

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hermes_config::model::{CertificateName, Document, FamilyMember, SpiffeFamily, UserPattern};
+use hermes_config::model::{
+    CertificateName, Document, FamilyMember, FieldPattern, SpiffeFamily, UserPattern,
+};
 
 use crate::UserAliases;
 use crate::route::expand_users;
-use crate::trust::{Mandate, Source};
+use crate::trust::{Border, Mandate, Source};
 
 /// The peers of a document. A certificate is looked up by its names, however many peers there are; families of SPIFFE IDs, of which a
 /// document has few, are tried in turn.
@@ -29,6 +31,10 @@ struct KnownPeer {
     speaks_for: Vec<UserPattern>,
     /// It also speaks for the user in its certificate.
     speaks_for_certified: bool,
+    /// The trust domain of its users, where it is another one.
+    domain: Option<String>,
+    /// The fields that are taken from it; `None`: all.
+    accepts: Option<Vec<FieldPattern>>,
 }
 
 #[derive(Debug, Clone)]
@@ -54,6 +60,12 @@ impl Peers {
                 name: name.clone(),
                 speaks_for: expand_users(&named, &document.groups),
                 speaks_for_certified: !certified.is_empty(),
+                domain: peer.domain.clone(),
+                // Of another overlay nothing is taken that no one has listed.
+                accepts: match (&peer.accepts, &peer.domain) {
+                    (None, Some(_)) => Some(Vec::new()),
+                    (accepts, _) => accepts.clone(),
+                },
             });
             if let Some(neighbour) = &peer.neighbour {
                 let first = found.by_neighbour.entry(neighbour.clone());
@@ -126,6 +138,10 @@ impl Peers {
             speaks_for: Mandate {
                 named: &peer.speaks_for,
                 certified: certified.map(|user| self.aliases.user_of(user)),
+            },
+            border: Border {
+                domain: peer.domain.as_deref(),
+                accepts: peer.accepts.as_deref(),
             },
         }
     }

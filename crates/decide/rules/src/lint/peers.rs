@@ -13,6 +13,8 @@ pub(super) const CHECKS: &[Check] = &[
     same_certificate,
     certified_user,
     unknown_neighbour,
+    other_domain,
+    domain_without_listener,
 ];
 
 /// Peers are known by their certificate: a listener with `client_ca_file` asks for it, and one that attaches over TLS sees it.
@@ -125,4 +127,54 @@ fn certified_user(document: &Document, report: &mut Report) {
             Some(_) | None => {}
         }
     }
+}
+
+/// Users of another trust domain have names of their own here, which `speaks_for` has to mean.
+fn other_domain(document: &Document, report: &mut Report) {
+    for (name, peer) in &document.peers {
+        let Some(domain) = &peer.domain else {
+            continue;
+        };
+        let path = child("peers", name);
+        if !is_trust_domain(domain) {
+            let path = child(&path, "domain");
+            report.add(path, format!("`{domain}` is no trust domain"), DOMAIN);
+        }
+        let suffix = format!("@{domain}");
+        for (index, users) in peer.speaks_for.iter().enumerate() {
+            let text = users.to_string();
+            if text != "*" && !text.ends_with(&suffix) && users.group().is_none() {
+                let reason = format!("its users are known here by names that end with `{suffix}`");
+                let remedy = format!("write `{text}{suffix}`, or `*{suffix}` for all of them");
+                report.add(element(&child(&path, "speaks_for"), index), reason, remedy);
+            }
+        }
+    }
+}
+
+const DOMAIN: &str = "write lower-case names with dots between them: `overlay.example.org`";
+
+/// Authorities of other trust domains stand beside those of this one.
+fn domain_without_listener(document: &Document, report: &mut Report) {
+    for (name, listener) in &document.listeners {
+        let Some(tls) = listener.tls() else { continue };
+        let path = child(&child(&child("listeners", name), "tls"), "client_domains");
+        if !tls.client_domains.is_empty() && tls.client_ca_file.is_none() {
+            let reason = "clients of other trust domains come beside those of our own";
+            report.add(&path, reason, "add `client_ca_file`");
+        }
+        for domain in tls.client_domains.keys() {
+            if !is_trust_domain(domain) {
+                let reason = format!("`{domain}` is no trust domain");
+                report.add(child(&path, domain), reason, DOMAIN);
+            }
+        }
+    }
+}
+
+/// SPIFFE ID, section 2.1: lower-case letters, digits, dots, hyphens and underscores.
+fn is_trust_domain(text: &str) -> bool {
+    let is_letter =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_".contains(&byte);
+    !text.is_empty() && text.len() <= 255 && text.bytes().all(is_letter)
 }

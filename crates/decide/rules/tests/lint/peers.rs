@@ -95,3 +95,37 @@ fn users_of_certificates_that_do_not_name_one() {
         ],
     );
 }
+
+#[test]
+fn peers_of_another_trust_domain() {
+    let peer = |speaks_for: &str| {
+        let id = "spiffe://b.test/node/hub";
+        json!({ "b": { "certificate": id, "domain": "b.test", "speaks_for": [speaks_for] } })
+    };
+    for speaks_for in ["*@b.test", "alice@b.test", "*"] {
+        finds(with_peers(peer(speaks_for)), &[]);
+    }
+    finds(
+        with_peers(peer("alice")),
+        &[
+            "peers.b.speaks_for[0]: its users are known here by names that end with `@b.test`; write `alice@b.test`, or `*@b.test` for all of them",
+        ],
+    );
+    finds(
+        with_peers(json!({ "b": { "certificate": "spiffe://b/node/hub", "domain": "B b" } })),
+        &[
+            "peers.b.domain: `B b` is no trust domain; write lower-case names with dots between them: `overlay.example.org`",
+        ],
+    );
+}
+
+#[test]
+fn authorities_of_other_trust_domains_stand_beside_our_own() {
+    let tls = json!({ "cert_file": "c", "key_file": "k", "client_domains": { "b.test": "b" } });
+    finds(
+        json!({ "listeners": { "web": { "tls": tls } } }),
+        &[
+            "listeners.web.tls.client_domains: clients of other trust domains come beside those of our own; add `client_ca_file`",
+        ],
+    );
+}

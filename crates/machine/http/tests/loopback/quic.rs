@@ -29,6 +29,7 @@ fn server() -> ServerOptions {
         certificate: (&cert).into(),
         key: (&key).into(),
         client_authorities: None,
+        client_domains: &[],
         client_revocation_lists: &[],
         client_required: false,
         alpn: &[],

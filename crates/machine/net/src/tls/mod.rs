@@ -18,6 +18,7 @@ mod server;
 mod sessions;
 mod source;
 mod system;
+mod trust_domains;
 mod validity;
 mod words;
 
@@ -41,6 +42,7 @@ pub use server::{
 };
 pub use source::{FILE_BYTES, TlsSource};
 pub use system::{reread_system_authorities, system_generation};
+pub use trust_domains::TrustDomain;
 pub use validity::{Span, Unlisted, of_certificate, of_certificates, of_revocations, unlisted};
 pub(crate) use words::of_text;
 pub use words::{Fault, alert_ends_handshake, remedy_of_alert, remedy_of_certificate};

@@ -13,6 +13,7 @@ use super::file_error::{TlsFileError, TlsPart};
 use super::files::{own_certificates, private_key, refused_pair, refused_verifier, roots};
 use super::revocation::{ListedClients, Revocations, Usage};
 use super::source::TlsSource;
+use super::trust_domains::{ClientsByDomain, TrustDomain};
 use super::{kernel_carries, provider, words};
 
 /// The inputs of an accepting configuration.
@@ -24,6 +25,8 @@ pub struct TlsServerOptions<'a> {
     pub key: TlsSource<'a>,
     /// The authorities for client certificates; without it clients are not asked for one.
     pub client_authorities: Option<TlsSource<'a>>,
+    /// Other trust domains, whose clients come from authorities of their own; no list is about these.
+    pub client_domains: &'a [TrustDomain<'a>],
     /// Lists of client certificates that were revoked (PEM or DER), one at least of each authority; see [`Clients::read`]. They
     /// count as long as there are [`Clients`] of the same lists: without them, no certificate is believed.
     pub client_revocation_lists: &'a [TlsSource<'a>],
@@ -123,18 +126,19 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Reads the authorities and the lists of revoked certificates. With any list, every certificate of a chain but the
+    /// Reads the authorities, those of other trust domains, and the lists of revoked certificates. With any list, every certificate of a chain but the
     /// authority's own must be covered by one of its issuer (RFC 5280 section 5); one that has not been renewed in time counts on.
     ///
     /// # Errors
     /// The file at fault, and why.
     pub fn read(
         authorities: TlsSource<'_>,
+        domains: &[TrustDomain<'_>],
         revocation_lists: &[TlsSource<'_>],
     ) -> Result<Self, TlsFileError> {
         let revocations = Revocations::read(revocation_lists)?;
         Ok(Self {
-            verifier: verifier(authorities, &revocations, false)?,
+            verifier: by_domain(verifier(authorities, &revocations, false)?, domains)?,
             _revocations: revocations,
         })
     }
@@ -187,5 +191,16 @@ fn client_verifier(
     };
 
     let revocations = Revocations::read(options.client_revocation_lists)?;
-    verifier(authorities, &revocations, !options.client_required)
+    let own = verifier(authorities, &revocations, !options.client_required)?;
+    by_domain(own, options.client_domains)
+}
+
+fn by_domain(
+    own: Arc<dyn ClientCertVerifier>,
+    domains: &[TrustDomain<'_>],
+) -> Result<Arc<dyn ClientCertVerifier>, TlsFileError> {
+    if domains.is_empty() {
+        return Ok(own);
+    }
+    Ok(Arc::new(ClientsByDomain::read(own, domains)?))
 }

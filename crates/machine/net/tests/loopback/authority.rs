@@ -100,6 +100,7 @@ impl Identity {
             certificate: (&self.cert).into(),
             key: (&self.key).into(),
             client_authorities: None,
+            client_domains: &[],
             client_revocation_lists: &[],
             client_required: false,
             alpn: &[],

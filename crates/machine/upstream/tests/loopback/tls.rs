@@ -21,6 +21,7 @@ pub fn serving(authority: &Authority, alpn: &[&[u8]]) -> Arc<ServerConfig> {
         certificate: (&identity.cert).into(),
         key: (&identity.key).into(),
         client_authorities: None,
+        client_domains: &[],
         client_revocation_lists: &[],
         client_required: false,
         alpn,

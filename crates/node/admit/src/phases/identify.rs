@@ -9,8 +9,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_plug::target::{Forms, Target};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{hop, path, transform};
-use hermes_rules::Source;
+use hermes_proto::{hop, path, transform, via};
 use hermes_rules::judge::RemovedFields;
 use http::header::CONTENT_LENGTH;
 use http::{Method, StatusCode};
@@ -18,7 +17,6 @@ use http::{Method, StatusCode};
 use super::entered::Entered;
 use crate::hop_report;
 use crate::max_forwards;
-use crate::snapshot::Snapshot;
 
 /// Proxies that a request may pass: more than any sensible overlay has, few enough to end a loop
 /// soon that lacks our name in `Via`.
@@ -64,7 +62,7 @@ pub(crate) async fn identify(
     let entry = entered.entry();
     entry.verify().inspect_err(|_| entered.entrance.dismiss())?;
     path::refuse_dots(head.path()).map_err(|error| bad_request(error.to_string()))?;
-    refuse_circles(&entered.snapshot, head)?;
+    refuse_circles(entered, head)?;
     // RFC 9110, 7.6.1: later phases see the fields of the exchange, none of the connection's.
     hop::strip(&mut head.fields).map_err(|error| bad_request(error.to_string()))?;
     // RFC 9110, 9.3.6: a tunnel has no content whose length could be told.
@@ -123,22 +121,31 @@ fn believes_transforms(entered: &Entered, head: &RequestHead) -> bool {
             .source_of(&entered.listener, &entered.source)
     };
 
-    bytes && head.fields.contains_key(transform::FIELD) && !matches!(source(), Source::Client)
+    bytes && head.fields.contains_key(transform::FIELD) && source().is_of_this_overlay()
 }
 
 fn bad_request(reason: String) -> Refusal {
     Refusal::new(ProxyError::HttpRequestError, reason).status(StatusCode::BAD_REQUEST)
 }
 
-/// Requests that go round in circles.
-fn refuse_circles(snapshot: &Snapshot, head: &RequestHead) -> Result<(), Refusal> {
+/// Requests that go round in circles. Another overlay may have nodes of the names of ours: they get the domain of theirs.
+fn refuse_circles(entered: &Entered, head: &mut RequestHead) -> Result<(), Refusal> {
+    let snapshot = &entered.snapshot;
     // RFC 9110, 7.6.3: Via shows loops.
     let passed = snapshot.node.via.passed(&head.fields);
-    let details = if passed.own > 0 {
+    if passed.hops == 0 {
+        return Ok(());
+    }
+    let source = snapshot.source_of(&entered.listener, &entered.source);
+    let other = source.other_domain();
+    let details = if passed.own > 0 && other.is_none() {
         "a node of this name had the request before: routes lead in a circle, or two nodes share a name (`node:`)"
     } else if passed.hops >= MAX_HOPS {
         "the request passed too many proxies"
     } else {
+        if let Some(domain) = other {
+            via::qualify(&mut head.fields, domain);
+        }
         return Ok(());
     };
 

@@ -13,7 +13,7 @@ use hermes_config::{Problem, child};
 use hermes_http::MinRate;
 use hermes_http::server::Options;
 use hermes_identity::Authenticator;
-use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions, TlsSource};
+use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions, TlsSource, TrustDomain};
 use hermes_net::{PeerAddress, StreamInfo, quic, read_at_most};
 use hermes_observe::{ListenerTelemetry, Telemetry};
 use hermes_packet::Bounds;
@@ -479,7 +479,10 @@ impl ListenerTls {
         let clients = tls
             .client_ca_file
             .as_ref()
-            .map(|authorities| Clients::read(tls_source(authorities), &revocation_lists(tls)))
+            .map(|authorities| {
+                let authorities = tls_source(authorities);
+                Clients::read(authorities, &trust_domains(tls), &revocation_lists(tls))
+            })
             .transpose();
         // It reads the same files: their problems are reported there.
         let unreadable = unreadable(path, tls);
@@ -526,6 +529,7 @@ fn server_tls(
         certificate: tls_source(certificate),
         key: tls_source(key),
         client_authorities: tls.client_ca_file.as_ref().map(tls_source),
+        client_domains: &trust_domains(tls),
         client_revocation_lists: &revocation_lists(tls),
         client_required: requires_certificate(config.auth()),
         alpn: &alpn,
@@ -543,6 +547,15 @@ fn unreadable(path: &str, tls: &ServerTls) -> Vec<Problem> {
         Some(Problem::new(child(path, key), format!("{source}: {error}")))
     };
     tls.sources().filter_map(problem).collect()
+}
+
+fn trust_domains(tls: &ServerTls) -> Vec<TrustDomain<'_>> {
+    let domains = tls.client_domains.iter();
+    let domains = domains.map(|(name, authorities)| TrustDomain {
+        name,
+        authorities: tls_source(authorities),
+    });
+    domains.collect()
 }
 
 fn revocation_lists(tls: &ServerTls) -> Vec<TlsSource<'_>> {

@@ -239,11 +239,12 @@ fn handshake(authority: &Authority, client: &Shown, now: u64) -> Result<(), Stri
     let revoked = authority.revoked_pem(now).unwrap();
     let lists = [TlsSource::Inline(&revoked)];
     // Lists count while there are clients of them.
-    let clients = Clients::read(TlsSource::Inline(&authorities), &lists).unwrap();
+    let clients = Clients::read(TlsSource::Inline(&authorities), &[], &lists).unwrap();
     let accepting = server(TlsServerOptions {
         certificate: TlsSource::Inline(&identity.certificates),
         key: TlsSource::Inline(&identity.key),
         client_authorities: Some(TlsSource::Inline(&authorities)),
+        client_domains: &[],
         client_revocation_lists: &lists,
         client_required: true,
         alpn: &[],
@@ -320,7 +321,7 @@ fn lists_count_in_all_generations_and_a_week_without_a_controller() {
     let authorities = authority.authorities_pem().unwrap();
     let revoked = authority.revoked_pem(now).unwrap();
     let lists = [TlsSource::Inline(&revoked)];
-    let clients = Clients::read(TlsSource::Inline(&authorities), &lists).unwrap();
+    let clients = Clients::read(TlsSource::Inline(&authorities), &[], &lists).unwrap();
     // A certificate counts for 7 days, of which a node that renews in time has more than 3 left.
     for days in 0..6 {
         clients.believe(&before.chain, now + days * DAY).unwrap();
