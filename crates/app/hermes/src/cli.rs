@@ -90,6 +90,8 @@ pub enum OverlayCommand {
     Join(overlay::join::Join),
     /// Make tokens, with which devices and nodes join; list them; end them.
     Token(overlay::members::TokenArguments),
+    /// Make the overlay of another operator a peer: each side exports its description, and imports the other's.
+    Peering(overlay::peering::PeeringArguments),
     /// Let users of the overlay reach a server by a name.
     Expose(overlay::apply::Expose),
     /// Print the resources of the overlay, as `hermes apply` takes them.

@@ -165,6 +165,7 @@ async fn of_overlay(command: OverlayCommand, output: Output) -> Result<(), Failu
         }
         OverlayCommand::Join(join) => overlay::join::run(join, output).await,
         OverlayCommand::Token(token) => overlay::members::token(&token, output).await,
+        OverlayCommand::Peering(peering) => overlay::peering::run(&peering, output).await,
         OverlayCommand::Expose(expose) => overlay::apply::expose(&expose, output).await,
         OverlayCommand::Get(get) => overlay::look::get(&get, output).await,
         OverlayCommand::Apply(apply) => overlay::apply::run(&apply, output).await,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{Network, SupposedExchange};
-use crate::resources::{Kind, Resource, Spec, Tree};
+use crate::resources::{ExportedName, Key, Kind, PeeringSpec, Resource, Spec, Tree, exported};
 
 /// Walks through one state of an overlay; users and names beyond that are left out, and counted.
 #[doc(alias = "bound")]
@@ -77,6 +77,9 @@ pub fn access_changes(
     for tree in [before.tree, after.tree] {
         users.extend(users_of(tree));
         names.extend(names_of(tree));
+    }
+    for state in [before, after] {
+        names.extend(state.exported_names());
     }
     users.remove(ANYONE);
 
@@ -156,19 +159,56 @@ impl AccessChanges {
 }
 
 impl Accessible<'_> {
-    /// Whether a user reaches a name from any node where devices enter.
+    /// Whether a user reaches a name from any node where he enters.
     pub(super) fn is_reached(&self, user: &str, name: &AskedName, now: u64) -> bool {
         let exchange = name.asked_by(user, now);
-        let mut entries = entries(self.tree).into_iter();
+        let mut entries = self.entries(user).into_iter();
         entries.any(|entry| {
             let walk = self.network.walk(entry, exchange);
             walk.ends().is_some_and(|ends| !ends.is_empty())
         })
     }
 
+    /// The nodes where the devices of a user enter; for one of another overlay those at the border.
+    fn entries(&self, user: &str) -> Vec<&Name> {
+        match self.tree.peering_of(user) {
+            Some(peering) => peering.at.iter().collect(),
+            None => entries(self.tree),
+        }
+    }
+
+    /// Names as users of other overlays ask for them, and one of each other overlay.
+    fn exported_names(&self) -> BTreeSet<AskedName> {
+        let mut names = BTreeSet::new();
+        for (key, peering) in self.tree.peerings() {
+            names.extend(abroad(peering));
+            for export in &peering.exports {
+                names.extend(self.exported_as(key, export));
+            }
+        }
+        names
+    }
+
+    /// An exported name as users of the other overlay ask for it, by an example of each of its targets.
+    pub(super) fn exported_as(&self, peering: &Key, export: &ExportedName) -> Vec<AskedName> {
+        let name = self
+            .tree
+            .resource(&peering.sibling(Kind::Name, &export.name));
+        let Some(Spec::Name(spec)) = name.map(Resource::spec) else {
+            return Vec::new();
+        };
+        let own = export.name.as_str().parse().ok();
+        let targets = spec.name.as_ref().map(|names| names.0.clone());
+        let targets = targets.unwrap_or_else(|| own.into_iter().collect());
+        let targets = targets.iter();
+        let targets = targets.filter_map(|target| exported(target, self.network.domain()));
+        let asked = targets.filter_map(|target| AskedName::example(&target.to_string()));
+        asked.collect()
+    }
+
     fn reached(&self, user: &str, name: &AskedName, now: u64) -> ReachedServices {
         let exchange = name.asked_by(user, now);
-        let entries = entries(self.tree).into_iter();
+        let entries = self.entries(user).into_iter();
         let reached = entries.map(|entry| {
             let walk = self.network.walk(entry, exchange);
             let ends = walk.ends().unwrap_or_default().into_keys();
@@ -244,9 +284,31 @@ pub(crate) fn users_of(tree: &Tree) -> BTreeSet<String> {
         if resource.key().kind == Kind::User {
             users.insert(resource.key().name.to_string());
         }
-        name_users(resource.written(), &mut users);
+        match resource.spec() {
+            Spec::Peering(peering) => users.extend(users_of_other(peering)),
+            _ => name_users(resource.written(), &mut users),
+        }
     }
     users
+}
+
+/// Users of another overlay to whom names are exported, and one who stands for all of them.
+fn users_of_other(peering: &PeeringSpec) -> Vec<String> {
+    let exports = peering.exports.iter();
+    let named = exports.flat_map(|export| examples(peering, export));
+    let anyone = format!("{ANYONE}@{}", peering.domain);
+    named.chain([anyone]).collect()
+}
+
+/// Users to whom a name is exported, with an example of each pattern.
+pub(super) fn examples(peering: &PeeringSpec, export: &ExportedName) -> Vec<String> {
+    let users = peering.exported_to(export).into_iter();
+    users.map(|user| user.replace('*', ANYONE)).collect()
+}
+
+/// A name of another overlay, as our users ask for it.
+pub(super) fn abroad(peering: &PeeringSpec) -> Option<AskedName> {
+    AskedName::example(&format!("*.{}", peering.domain))
 }
 
 /// The keys of specs that name users.

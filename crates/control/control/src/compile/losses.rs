@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::access::{Accessible, AskedName, asked_as, users_of};
+use hermes_api::Name;
+
+use super::access::{Accessible, AskedName, abroad, asked_as, examples, users_of};
 use crate::resources::{Key, Kind, Tree};
 
 /// Walks about one change. A large overlay is looked at in part.
@@ -14,6 +16,13 @@ const WALKS: usize = 20_000;
 pub enum Loss {
     /// A name that stays, and that no user reaches any more.
     Name(Key),
+    /// A name that stays exported, and that no user of the other overlay reaches any more.
+    Export {
+        /// The peering.
+        peering: Key,
+        /// The name, as users there ask for it.
+        target: String,
+    },
     /// A user who reaches nothing any more, and a name that he reached.
     User {
         /// The user.
@@ -33,6 +42,8 @@ pub fn losses(
 ) -> Vec<Loss> {
     let mut users = members;
     users.extend(users_of(before.tree));
+    // What users of other overlays reach is said by exports.
+    users.retain(|user| before.tree.peering_of(user).is_none());
     let was = names_by_key(before.tree);
     let is = names_by_key(after.tree);
     let mut search = Search {
@@ -55,6 +66,7 @@ pub fn losses(
             losses.push(Loss::Name((*key).clone()));
         }
     }
+    losses.extend(search.lost_exports());
     for user in &users {
         let old = was.values().flatten().map(|name| (user.as_str(), name));
         let new = is.values().flatten().map(|name| (user.as_str(), name));
@@ -79,7 +91,32 @@ fn pairs<'n>(
 
 fn names_by_key(tree: &Tree) -> BTreeMap<&Key, Vec<AskedName>> {
     let names = tree.of_kind(Kind::Name);
-    names.map(|name| (name.key(), asked_as(name))).collect()
+    let names = names.map(|name| (name.key(), asked_as(name)));
+    let others = tree.peerings();
+    let others = others.map(|(key, peering)| (key, abroad(peering).into_iter().collect()));
+    names.chain(others).collect()
+}
+
+/// Exported names with the users to whom they are exported, by the peering and the name.
+fn exports<'t>(state: &Accessible<'t>) -> BTreeMap<[&'t Name; 2], ExportedTo<'t>> {
+    let mut found = BTreeMap::new();
+    for (key, peering) in state.tree.peerings() {
+        for export in &peering.exports {
+            let exported = ExportedTo {
+                peering: key,
+                users: examples(peering, export).into_iter().collect(),
+                names: state.exported_as(key, export),
+            };
+            found.insert([&key.name, &export.name], exported);
+        }
+    }
+    found
+}
+
+struct ExportedTo<'t> {
+    peering: &'t Key,
+    users: BTreeSet<String>,
+    names: Vec<AskedName>,
 }
 
 struct Search<'a> {
@@ -91,6 +128,25 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// Exports of both states that no one reaches any more.
+    fn lost_exports(&mut self) -> Vec<Loss> {
+        let was = exports(self.before);
+        let is = exports(self.after);
+        let mut losses = Vec::new();
+        for (key, old) in &was {
+            let Some(new) = is.get(key) else {
+                continue;
+            };
+            let before = pairs(&old.users, &old.names);
+            let lost = self.lost(before, pairs(&new.users, &new.names));
+            losses.extend(lost.map(|name| Loss::Export {
+                peering: old.peering.clone(),
+                target: name.to_string(),
+            }));
+        }
+        losses
+    }
+
     /// A name of one of the pairs `before` that was reached, if none of those `after` is.
     fn lost<'n>(
         &mut self,

@@ -4,6 +4,7 @@ use hermes_api::Name;
 use serde_json::{Value as Json, json};
 
 use super::draft::Draft;
+use super::peerings;
 use super::plan::Plan;
 use super::source_map::SourceField;
 use crate::resources::Key;
@@ -19,6 +20,7 @@ pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
         draft.entry("peers", "devices", devices, Some(source));
     }
 
+    peerings::add_peers(plan, node, draft);
     // Only nodes that send here are believed about users: the fewer, the better.
     for sender in plan.senders(node) {
         let certificate = format!("spiffe://{domain}/node/{sender}");

@@ -8,6 +8,7 @@ use hermes_config::model::{HostMatch, TargetMatch};
 use hermes_config::{Problem, element};
 
 use super::detour::{Detour, Step, Terrain};
+use super::peerings::{PeeringPlan, mistakes, peerings};
 use super::rank::ranks;
 use super::reads::weights;
 use super::slices::{SlicePlan, slices};
@@ -30,6 +31,7 @@ pub(super) struct Plan<'t> {
     pub(super) names: Vec<NamePlan<'t>>,
     pub(super) detours: Vec<Detour<'t>>,
     pub(super) slices: Vec<SlicePlan<'t>>,
+    pub(super) peerings: Vec<PeeringPlan<'t>>,
     /// The nodes that send to each node.
     senders: BTreeMap<&'t Name, BTreeSet<&'t Name>>,
     ranks: BTreeMap<&'t Name, u32>,
@@ -75,13 +77,16 @@ impl<'t> Plan<'t> {
             names: names(tree),
             detours: Vec::new(),
             slices: Vec::new(),
+            peerings: Vec::new(),
             senders: BTreeMap::new(),
             ranks: BTreeMap::new(),
         };
         plan.services = plan.find_services();
         plan.slices = slices(&plan);
+        plan.peerings = peerings(&plan);
 
         let mut findings = Findings::default();
+        findings.extend(mistakes(&plan));
         for resource in tree.of_kind(Kind::Route) {
             match plan.detour(resource) {
                 Ok(detour) => plan.detours.extend(detour),
@@ -176,6 +181,10 @@ impl<'t> Plan<'t> {
             Kind::Route => detour.key == key,
             _ => detour.key.sibling(Kind::Service, &detour.spec.to) == *key,
         };
+        let exports = self.peerings.iter().flat_map(|peering| &peering.exports);
+        let exported = exports.filter(|export| [export.name, export.service].contains(&key));
+        let passed = exported.flat_map(|export| &export.passed);
+        nodes.extend(passed.map(|node| (*node).clone()));
         match key.kind {
             Kind::Name => {
                 let named = self.tree.resource(key).map(Resource::spec);
@@ -267,6 +276,22 @@ impl<'t> Plan<'t> {
             for from in &slice.passed {
                 let hops = slice.ways.hops(self.graph_of(slice.key), from);
                 hops.iter().for_each(|hop| add(from, hop.node));
+            }
+        }
+        for peering in &self.peerings {
+            let graph = self.graph_of(peering.key);
+            for from in &peering.passed {
+                let hops = peering.ways.hops(graph, from);
+                hops.iter().for_each(|hop| add(from, hop.node));
+            }
+            for export in &peering.exports {
+                let Some(service) = self.services.get(export.service) else {
+                    continue;
+                };
+                for from in &export.passed {
+                    let hops = service.ways.hops(graph, from);
+                    hops.iter().for_each(|hop| add(from, hop.node));
+                }
             }
         }
         for detour in &self.detours {

@@ -14,7 +14,7 @@ use super::routes::groups_of;
 use super::slices;
 use super::source_map::SourceField;
 use super::tenants::NamedGroup;
-use super::{Read, attachments, tenant_rules};
+use super::{Read, attachments, foreign_rules, tenant_rules};
 use crate::resources::{Kind, PolicySpec, Resource, Spec};
 
 /// A rule of a node's policy.
@@ -25,6 +25,8 @@ pub(super) struct Asked<'t> {
     pub(super) tenant: &'t Name,
     /// The rule that it was made of; `None` where no one wrote it.
     pub(super) source: Option<WrittenRule<'t>>,
+    /// The place that a rule about users of another overlay comes from. These rules are asked before all others.
+    pub(super) border: Option<SourceField>,
     pub(super) groups: BTreeSet<NamedGroup>,
 }
 
@@ -48,11 +50,24 @@ pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
         list.extend(attachments::rule(plan, node));
         list.push(strangers());
     }
-    slices::add_rules(plan, node, &mut list, draft);
-    // What tenants have comes first, so that no rule of the operator decides about it.
-    let mut asked = tenant_rules::rules(plan, node);
+    // Users of other overlays come first, so that no rule for everybody is about them; then names of tenants, so that no rule of the
+    // operator decides about these.
+    let mut asked = foreign_rules::rules(plan, node);
+    if !asked.is_empty() {
+        // Rules that name a group are about those of its members who are of another overlay.
+        draft.reads.add(Read::Every(Kind::Group));
+    }
+    asked.extend(tenant_rules::rules(plan, node));
     asked.extend(rules(plan, node));
-    for asked in needed(asked) {
+    let (foreign, own): (Vec<_>, Vec<_>) = needed(asked)
+        .into_iter()
+        .partition(|asked| asked.border.is_some());
+    for asked in foreign {
+        draft.source(element("policy.rules", list.len()), asked.border);
+        list.push(asked.json);
+    }
+    slices::add_rules(plan, node, &mut list, draft);
+    for asked in own {
         draft.groups.extend(asked.groups);
         let source = asked.source.map(|source| {
             let field = element("spec.rules", source.index);
@@ -84,6 +99,7 @@ fn rules<'t>(plan: &Plan<'t>, node: &Name) -> Vec<Asked<'t>> {
                     rule: rule.clone(),
                     tenant: &resource.key().tenant,
                     source: Some(WrittenRule { resource, index }),
+                    border: None,
                     groups: groups_of(users).collect(),
                 });
             }
@@ -169,6 +185,11 @@ impl KnownTargets {
             hosts: BTreeSet::new(),
             patterns: Vec::new(),
         };
+        let others = plan.peerings.iter();
+        let others = others.filter(|peering| peering.passed.contains(node));
+        known
+            .patterns
+            .extend(others.map(|peering| peering.names().host));
         let names = plan.names_at(node);
         for (name, _) in names.filter(|(name, _)| name.key.is_operators()) {
             for target in &name.targets {

@@ -7,7 +7,7 @@ use super::draft::{Draft, OVERLAY};
 use super::plan::Plan;
 use super::source_map::SourceField;
 use super::tenants::NamedGroup;
-use super::{Read, attachments, peers, policy, routes, upstreams};
+use super::{Read, attachments, peerings, peers, policy, routes, upstreams};
 use crate::resources::{Key, Kind, NodeSpec, Spec};
 
 /// The document of a node that is no device.
@@ -15,8 +15,13 @@ pub(super) fn document(plan: &Plan<'_>, name: &Name, node: &NodeSpec) -> Draft {
     let key = plan.tree.node_key(name);
     let mut draft = Draft::new(name.as_str(), Some(SourceField::made(&key, "spec")));
     draft.reads.resource(&key);
-    // The rules of all tenants stand beside each other, and each peer has a certificate.
-    for read in [Read::Terrain, Read::TrustDomain, Read::Every(Kind::Tenant)] {
+    // The rules of all tenants stand beside each other, as do those about other overlays, and each peer has a certificate.
+    for read in [
+        Read::Terrain,
+        Read::TrustDomain,
+        Read::Every(Kind::Tenant),
+        Read::Every(Kind::Peering),
+    ] {
         draft.reads.add(read);
     }
     if let Some(zone) = &node.zone {
@@ -24,7 +29,7 @@ pub(super) fn document(plan: &Plan<'_>, name: &Name, node: &NodeSpec) -> Draft {
         draft.set("zone", zone.as_str().into(), Some(source));
     }
 
-    listeners(&key, node, &mut draft);
+    listeners(plan, &key, node, &mut draft);
     attachments::add_listeners(plan, name, node, &mut draft);
     peers::add(plan, name, &mut draft);
     if node.is_entry() {
@@ -38,10 +43,11 @@ pub(super) fn document(plan: &Plan<'_>, name: &Name, node: &NodeSpec) -> Draft {
     draft
 }
 
-fn listeners(key: &Key, node: &NodeSpec, draft: &mut Draft) {
+fn listeners(plan: &Plan<'_>, key: &Key, node: &NodeSpec, draft: &mut Draft) {
     if let Some(listen) = &node.listen {
         let tls = upstreams::tls("client_ca_file");
-        let overlay = json!({ "http": listen.to_string(), "auth": "mtls", "tls": tls });
+        let mut overlay = json!({ "http": listen.to_string(), "auth": "mtls", "tls": tls });
+        peerings::add_domains(plan, &key.name, &mut overlay, draft);
         let source = SourceField::made(key, "spec.listen");
         draft.entry("listeners", OVERLAY, overlay, Some(source));
     }

@@ -80,10 +80,15 @@ pub(super) fn touched(
             .flatten()
             .for_each(|spec| asked_at(spec, touched)),
         Kind::User | Kind::Tenant => drop(touched.insert(Read::Every(key.kind))),
+        // Each proxy asks whether another overlay's users come to it.
+        Kind::Peering => drop(touched.insert(Read::Every(key.kind))),
+        // Nothing is made of what the planner writes.
+        Kind::Placement => {}
         // Documents that they do not lead through yet have not read them, and are found by the ways.
         Kind::Route | Kind::Slice => {}
         // A document that names them has read them.
-        Kind::Group | Kind::Secret => {}
+        Kind::Group => drop(touched.insert(Read::Every(key.kind))),
+        Kind::Secret => {}
     }
 }
 

@@ -11,15 +11,16 @@ use super::Read;
 use super::detour::{Detour, Step};
 use super::draft::Draft;
 use super::plan::{NamePlan, Plan, ServicePlan};
-use super::slices;
 use super::source_map::SourceField;
 use super::tenant_rules::targets_at;
 use super::tenants::{NamedGroup, TenantPlan};
 use super::upstreams::{self, Hops};
+use super::{peerings, slices};
 use crate::resources::{Key, Kind};
 
 /// Adds the routes of a node, and the upstreams that they name.
 pub(super) fn add(plan: &Plan<'_>, node: &Name, draft: &mut Draft) {
+    peerings::add_routes(plan, node, draft);
     slices::add_routes(plan, node, draft);
     let mut made = Vec::new();
     // A tenant's users mean its names before those of the operator.
@@ -247,7 +248,12 @@ pub(super) fn json_of(targets: &[TargetMatch]) -> Json {
     }
 }
 
-fn terminate(service: &ServicePlan<'_>, node: &Name, route: &mut Json, draft: &mut Draft) {
+pub(super) fn terminate(
+    service: &ServicePlan<'_>,
+    node: &Name,
+    route: &mut Json,
+    draft: &mut Draft,
+) {
     route["terminate"] = upstreams::servers(service, node, draft).into();
     if let Some(expose) = service.resource.written().get("expose") {
         route["expose"] = expose.clone();

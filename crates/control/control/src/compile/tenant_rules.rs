@@ -192,6 +192,7 @@ fn asked<'t>(
         rule,
         tenant,
         source,
+        border: None,
         groups,
     })
 }

@@ -16,6 +16,7 @@ use http::{HeaderValue, Method};
 use serde_json::Value as Json;
 
 use super::Recipient;
+use super::peerings::PREFIX;
 
 /// Nodes one behind the other that a walk passes: more are a circle.
 #[doc(alias = "bound")]
@@ -56,6 +57,15 @@ impl<'a> SupposedExchange<'a> {
             now: 0,
         }
     }
+}
+
+/// The sender of an exchange to a node.
+#[derive(Debug, Clone)]
+struct Sender {
+    /// The name in its certificate.
+    certificate: String,
+    /// The user that it names.
+    user: String,
 }
 
 /// The nodes of an overlay as they judge. Rules of a node are compiled once an exchange comes to it.
@@ -102,7 +112,7 @@ pub struct Hop {
 pub enum Onward {
     /// To one of these nodes.
     Nodes(Vec<Name>),
-    /// To the servers of a service, by the name of their upstream.
+    /// To the servers of a service, or to another overlay, by the name of their upstream.
     Service(String),
     /// Nowhere.
     Refused,
@@ -162,6 +172,11 @@ impl<'d> Network<'d> {
         }
     }
 
+    /// The trust domain of its certificates.
+    pub(super) fn domain(&self) -> &str {
+        &self.domain
+    }
+
     /// A node.
     ///
     /// # Errors
@@ -185,16 +200,12 @@ impl<'d> Network<'d> {
         self.judging.get_mut().insert(name.clone(), node);
     }
 
-    /// Follows an exchange of a user's device that enters at a node, over every next hop.
+    /// Follows an exchange that enters at a node, over every next hop: of a user's device; of a user of another overlay, who is
+    /// `NAME@DOMAIN`, by a node of that.
     pub fn walk(&self, entry: &Name, exchange: SupposedExchange<'_>) -> Walk {
         let mut walk = Walk::default();
-        self.follow(
-            entry,
-            &self.device_of(exchange.user),
-            exchange,
-            0,
-            &mut walk,
-        );
+        let sender = self.entering(entry, exchange.user);
+        self.follow(entry, &sender, exchange, 0, &mut walk);
         walk
     }
 
@@ -204,29 +215,40 @@ impl<'d> Network<'d> {
             explains: true,
             ..Walk::default()
         };
-        self.follow(
-            entry,
-            &self.device_of(exchange.user),
-            exchange,
-            0,
-            &mut walk,
-        );
+        let sender = self.entering(entry, exchange.user);
+        self.follow(entry, &sender, exchange, 0, &mut walk);
         walk
     }
 
-    fn device_of(&self, user: &str) -> String {
-        format!("spiffe://{}/user/{user}/{DEVICE}", self.domain)
+    /// Who brings the exchanges of a user to a node where they enter.
+    fn entering(&self, entry: &Name, user: &str) -> Sender {
+        let node = self.node(entry).ok();
+        if let Some(sender) = node.and_then(|node| node.other_overlay(user)) {
+            return sender;
+        }
+        Sender {
+            certificate: format!("spiffe://{}/user/{user}/{DEVICE}", self.domain),
+            user: user.to_owned(),
+        }
+    }
+
+    /// A node of this overlay that sends an exchange on.
+    fn passing(&self, node: &Name, exchange: SupposedExchange<'_>) -> Sender {
+        Sender {
+            certificate: format!("spiffe://{}/node/{node}", self.domain),
+            user: exchange.user.to_owned(),
+        }
     }
 
     fn follow(
         &self,
         at: &Name,
-        certificate: &str,
+        sender: &Sender,
         exchange: SupposedExchange<'_>,
         depth: usize,
         walk: &mut Walk,
     ) {
-        let here = (at.clone(), certificate.to_owned());
+        let here = (at.clone(), sender.certificate.clone());
         if walk.way.contains(&here) {
             walk.hops
                 .push(Hop::refused(at, depth, "the exchange turns in a circle"));
@@ -236,11 +258,15 @@ impl<'d> Network<'d> {
         if !walk.visited.insert(here.clone()) {
             return;
         }
-        let hop = self.judged(at, certificate, exchange, depth, walk.explains);
+        let brought = SupposedExchange {
+            user: &sender.user,
+            ..exchange
+        };
+        let hop = self.judged(at, &sender.certificate, brought, depth, walk.explains);
         let onward = hop.onward.clone();
         walk.hops.push(hop);
         if let Onward::Nodes(next) = onward {
-            let own = format!("spiffe://{}/node/{at}", self.domain);
+            let own = self.passing(at, exchange);
             walk.way.push(here);
             for next in next {
                 self.follow(&next, &own, exchange, depth + 1, walk);
@@ -290,6 +316,20 @@ impl JudgingNode {
         let rules = Rules::compile(&document, node.into(), |_, _| Some(()))
             .map_err(|error| error.to_string())?;
         Ok(Self { document, rules })
+    }
+
+    /// The node of another overlay that brings the exchanges of this user, who is `NAME@DOMAIN`; `None`: he is no user of one.
+    fn other_overlay(&self, user: &str) -> Option<Sender> {
+        let peers = self.document.peers.values();
+        let mut senders = peers.filter_map(|peer| {
+            let domain = peer.domain.as_ref()?;
+            let user = user.strip_suffix(domain.as_str())?.strip_suffix('@')?;
+            Some(Sender {
+                certificate: peer.certificate.first()?.to_string(),
+                user: user.to_owned(),
+            })
+        });
+        senders.next()
     }
 
     /// The route of an exchange that a certificate brings.
@@ -371,6 +411,10 @@ impl JudgingNode {
             return Ok((said, Onward::Service(service.clone())));
         }
         let next = match &route.to {
+            // What becomes of it there its operator alone knows.
+            Some(Hops::One(next)) if next.starts_with(PREFIX) => {
+                return Ok((said, Onward::Service(next.clone())));
+            }
             Some(Hops::One(next)) => self.document.upstreams.get(next),
             _ => None,
         };

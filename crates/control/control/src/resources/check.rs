@@ -4,6 +4,7 @@ mod entry;
 mod names;
 mod nodes;
 mod overlay;
+mod peerings;
 mod references;
 mod report;
 mod rules;
@@ -11,6 +12,7 @@ mod secrets;
 mod slices;
 mod tenants;
 
+pub(crate) use peerings::is_below;
 use report::Report;
 
 use super::{Findings, Tree};
@@ -32,6 +34,8 @@ pub fn check(tree: &Tree) -> Result<(), Findings> {
     names::routes(&mut report);
     rules::groups(&mut report);
     rules::policies(&mut report);
+    peerings::peerings(&mut report);
+    peerings::foreign_names(&mut report);
     slices::slices(&mut report);
     secrets::secrets(&mut report);
     entry::entries(&mut report);

@@ -38,6 +38,10 @@ pub enum Kind {
     Slice,
     /// A text that its nodes alone can read.
     Secret,
+    /// Another operator's overlay.
+    Peering,
+    /// A decision of the planner.
+    Placement,
 }
 
 /// The name of a resource, written as `Kind/tenant/name`.
@@ -58,7 +62,7 @@ pub struct BadKey(String);
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Overlay,
         Self::Node,
         Self::Link,
@@ -71,10 +75,12 @@ impl Kind {
         Self::Tenant,
         Self::Slice,
         Self::Secret,
+        Self::Peering,
+        Self::Placement,
     ];
 
     /// Kinds that the design knows and this version does not.
-    pub(super) const LATER: [&str; 3] = ["Peering", "Placement", "Objective"];
+    pub(super) const LATER: [&str; 1] = ["Objective"];
 
     /// As it is written.
     pub const fn word(self) -> &'static str {
@@ -91,6 +97,8 @@ impl Kind {
             Self::Tenant => "Tenant",
             Self::Slice => "Slice",
             Self::Secret => "Secret",
+            Self::Peering => "Peering",
+            Self::Placement => "Placement",
         }
     }
 

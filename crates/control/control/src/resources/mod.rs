@@ -22,6 +22,7 @@ mod tree;
 mod ways;
 
 pub use check::check;
+pub(crate) use check::is_below;
 pub use expose::{BadExposure, Exposure, expose};
 pub use finding::{Finding, Findings};
 pub(crate) use graph::{Graph, WrittenLink};
@@ -30,10 +31,11 @@ pub use origin::Origin;
 pub use read::{Source, read};
 pub use resource::{API_VERSION, Metadata, Resource, Spec, format};
 pub use sealing::{Boxes, Sealed, SealedSecret, Sealer, SecretText, unsealed_for};
+pub(crate) use specs::exported;
 pub use specs::{
-    GroupSpec, Guards, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RolloutPlan,
-    RouteSpec, SecretSpec, ServiceEnd, ServiceSpec, SliceName, SliceSpec, StopOn, TenantSpec,
-    UserSpec,
+    BorderNode, ExportedName, GroupSpec, Guards, LinkSpec, NameSpec, NodeSpec, OverlaySpec,
+    PeeringSpec, PlacementSpec, PolicySpec, RolloutPlan, RouteSpec, SecretSpec, ServiceEnd,
+    ServiceSpec, SliceName, SliceSpec, StopOn, TenantSpec, UserSpec,
 };
 pub use tree::{Tree, TreeFull};
 pub(crate) use ways::{NextHop, WayFinder, Ways};

@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 
 use super::resource::{Envelope, unknown_kind};
 use super::specs::{
-    GroupSpec, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RouteSpec, SecretSpec,
-    ServiceSpec, SliceSpec, TenantSpec, UserSpec,
+    GroupSpec, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PeeringSpec, PlacementSpec, PolicySpec,
+    RouteSpec, SecretSpec, ServiceSpec, SliceSpec, TenantSpec, UserSpec,
 };
 use super::{Finding, Findings, Key, Kind, Origin, Resource, Tree};
 
@@ -123,5 +123,7 @@ fn schema(kind: Kind) -> &'static Json {
         Kind::Tenant => schema_of::<Envelope<TenantSpec>>(),
         Kind::Secret => schema_of::<Envelope<SecretSpec>>(),
         Kind::Slice => schema_of::<Envelope<SliceSpec>>(),
+        Kind::Peering => schema_of::<Envelope<PeeringSpec>>(),
+        Kind::Placement => schema_of::<Envelope<PlacementSpec>>(),
     })
 }

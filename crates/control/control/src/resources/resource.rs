@@ -10,8 +10,8 @@ use serde_json::{Map, Value as Json};
 
 use super::key::{DEFAULT_TENANT, default_tenant};
 use super::specs::{
-    GroupSpec, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PolicySpec, RouteSpec, SecretSpec,
-    ServiceSpec, SliceSpec, TenantSpec, UserSpec,
+    GroupSpec, LinkSpec, NameSpec, NodeSpec, OverlaySpec, PeeringSpec, PlacementSpec, PolicySpec,
+    RouteSpec, SecretSpec, ServiceSpec, SliceSpec, TenantSpec, UserSpec,
 };
 use super::{Finding, Key, Kind};
 
@@ -60,6 +60,10 @@ pub enum Spec {
     Slice(Box<SliceSpec>),
     /// A text that its nodes alone can read.
     Secret(SecretSpec),
+    /// Another operator's overlay.
+    Peering(Box<PeeringSpec>),
+    /// A decision of the planner.
+    Placement(PlacementSpec),
 }
 
 /// The envelope of every kind.
@@ -114,6 +118,8 @@ impl Resource {
             Kind::Tenant => Self::typed(kind, json, Spec::Tenant),
             Kind::Secret => Self::typed(kind, json, Spec::Secret),
             Kind::Slice => Self::typed(kind, json, |spec| Spec::Slice(Box::new(spec))),
+            Kind::Peering => Self::typed(kind, json, |spec| Spec::Peering(Box::new(spec))),
+            Kind::Placement => Self::typed(kind, json, Spec::Placement),
         }
         .map_err(Finding::from)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hermes_api::{Hash, Name};
 use hermes_config::{Place, Problem};
 
-use super::specs::{NodeSpec, OverlaySpec, RolloutPlan, TenantSpec};
+use super::specs::{NodeSpec, OverlaySpec, PeeringSpec, RolloutPlan, TenantSpec};
 use super::{Finding, Key, Kind, Origin, Resource, Spec};
 
 /// Resources of one overlay.
@@ -176,6 +176,22 @@ impl Tree {
             Spec::Tenant(tenant) => Some(tenant),
             _ => None,
         }
+    }
+
+    /// Other operators' overlays.
+    pub fn peerings(&self) -> impl Iterator<Item = (&Key, &PeeringSpec)> {
+        let peerings = self.of_kind(Kind::Peering);
+        peerings.filter_map(|resource| match resource.spec() {
+            Spec::Peering(peering) => Some((resource.key(), &**peering)),
+            _ => None,
+        })
+    }
+
+    /// The other overlay of a user, who is `NAME@DOMAIN`.
+    pub fn peering_of(&self, user: &str) -> Option<&PeeringSpec> {
+        let (_, domain) = user.rsplit_once('@')?;
+        let mut peerings = self.peerings().map(|(_, peering)| peering);
+        peerings.find(|peering| peering.domain == domain)
     }
 
     /// The properties of the whole, if it has a resource of them.

@@ -26,7 +26,9 @@ use super::controller::Controller;
 use super::fleet;
 use super::outcome::{Changed, How, NotChanged};
 use crate::authority::{Revoked, TokenRequest};
-use crate::resources::{self, Exposure, Finding, Findings, Key, Origin, Resource, Source, Tree};
+use crate::resources::{
+    self, Exposure, Finding, Findings, Key, Kind, Origin, Resource, Source, Tree,
+};
 
 /// Bytes of the largest request: an overlay of a hundred thousand resources.
 #[doc(alias = "bound")]
@@ -356,6 +358,11 @@ fn read(controller: &Controller, path: &str, query: &str) -> Result<Value, Faile
         "/spreading" => Ok(json!(controller.spreading())),
         "/certs" => Ok(json!(controller.certificates().map_err(failed)?)),
         "/tokens" => Ok(json!(controller.tokens().map_err(failed)?)),
+        "/peerings" => Ok(json!(controller.peerings())),
+        "/peering" => {
+            let to = (!query.is_empty()).then(|| parsed(query)).transpose()?;
+            Ok(json!({ "yaml": controller.export_peering(to.as_ref())? }))
+        }
         _ => Err(Failed::new(StatusCode::NOT_FOUND, "no such question")),
     }
 }
@@ -368,6 +375,10 @@ fn write(controller: &Controller, path: &str, body: &[u8]) -> Result<Value, Fail
         "/why" => Ok(json!(controller.explain(&typed(body)?)?)),
         "/delete" => controller.delete(&typed(body)?),
         "/expose" => controller.expose(&typed(body)?),
+        "/peering" => {
+            let (changed, made) = controller.import_peering(&typed(body)?)?;
+            Ok(json!({ "changed": changed, "resources": resources::format(&made) }))
+        }
         "/rollback" => {
             let asked: RollBack = typed(body)?;
             Ok(json!(controller.roll_back(asked.to, &asked.how)?))
@@ -422,7 +433,9 @@ impl Controller {
             let mut next = tree.clone();
             let mut missing = Findings::default();
             for key in &asked.keys {
-                if !next.remove(key) {
+                if is_planned(key) && tree.resource(key).is_some() {
+                    missing.extend([tree.finding(key, by_planner())]);
+                } else if !next.remove(key) {
                     missing.extend([Finding::from(Problem::new(
                         "",
                         format!("there is no {key}"),
@@ -528,10 +541,12 @@ impl Controller {
 /// There are too many.
 pub fn applied(tree: &Tree, asked: &Apply, read: &Tree) -> Result<Tree, Findings> {
     let mut next = tree.clone();
+    planned(tree, read)?;
     if let Some(set) = &asked.set {
         prune(&mut next, set, read);
     }
-    for resource in read.resources() {
+    let written = read.resources();
+    for resource in written.filter(|resource| !is_planned(resource.key())) {
         let resource = match &asked.set {
             Some(set) => resource.labelled(SET, set.as_str()),
             None => resource.clone(),
@@ -540,6 +555,30 @@ pub fn applied(tree: &Tree, asked: &Apply, read: &Tree) -> Result<Tree, Findings
         insert(&mut next, resource, origin)?;
     }
     Ok(next)
+}
+
+/// Whether the planner alone writes a resource.
+fn is_planned(key: &Key) -> bool {
+    key.kind == Kind::Placement
+}
+
+/// Files may have what the planner wrote, as it is: `hermes get` prints it among the rest.
+fn planned(tree: &Tree, read: &Tree) -> Result<(), Findings> {
+    let mut findings = Findings::default();
+    for resource in read.of_kind(Kind::Placement) {
+        let key = resource.key();
+        if tree.resource(key) != Some(resource) {
+            findings.extend([read.finding(key, by_planner())]);
+        }
+    }
+    findings.or(())
+}
+
+fn by_planner() -> Problem {
+    let reason = "the planner alone writes placements: it decides them by measurements";
+    let remedy =
+        "leave it out, or as `hermes get` prints it; what the planner aims at is yours to say";
+    Problem::new("kind", reason).remedy(remedy)
 }
 
 impl Apply {

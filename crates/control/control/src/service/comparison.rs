@@ -91,15 +91,20 @@ impl Controller {
 impl Published {
     /// The state as exchanges walk through it.
     pub(super) fn accessible(&self, domain: &str) -> Accessible<'_> {
-        let own = self.tree.overlay();
-        let own = own.and_then(|(_, overlay)| overlay.trust_domain.as_deref());
         let documents = self.documents.iter();
         let documents =
             documents.map(|(recipient, document)| (recipient, &document.compiled.document));
         Accessible {
             tree: &self.tree,
-            network: Network::new(own.unwrap_or(domain), documents),
+            network: Network::new(self.domain(domain), documents),
         }
+    }
+
+    /// Its trust domain; `domain` is that of an overlay that names none.
+    pub(super) fn domain<'a>(&'a self, domain: &'a str) -> &'a str {
+        let own = self.tree.overlay();
+        let own = own.and_then(|(_, overlay)| overlay.trust_domain.as_deref());
+        own.unwrap_or(domain)
     }
 }
 

@@ -6,7 +6,7 @@ use hermes_api::Name;
 use hermes_config::model::PolicyRule;
 use serde_json::Value as Json;
 
-use crate::resources::{Key, Kind, PolicySpec, Resource, Spec, Tree};
+use crate::resources::{Key, Kind, PeeringSpec, PolicySpec, Resource, Spec, Tree};
 
 /// Keys that differ between two trees.
 #[derive(Debug, Default)]
@@ -50,8 +50,8 @@ impl Difference {
         keys.any(|key| listed(before, &key) != listed(after, &key))
     }
 
-    /// Whether it certainly does nothing but take access away: policies that deny more or allow less, and groups that lose members. Such
-    /// a change waits for no one.
+    /// Whether it certainly does nothing but take access away: policies that deny more or allow less, groups that lose members, and
+    /// other overlays to which less is exported. Such a change waits for no one.
     pub(super) fn is_restriction(&self, before: &Tree, after: &Tree) -> bool {
         let old = |key: &Key| before.resource(key);
         let new = |key: &Key| after.resource(key);
@@ -60,6 +60,8 @@ impl Difference {
             && keys.iter().all(|key| match (old(key), new(key)) {
                 (Some(old), Some(new)) => is_restricted(old, new, before),
                 (None, Some(new)) => policy(new).is_some_and(|new| new.rules.iter().all(denies)),
+                // Neither its users nor ours have what they had by it.
+                (Some(_), None) if key.kind == Kind::Peering => true,
                 (Some(old), None) => policy(old).is_some_and(|old| old.rules.iter().all(allows)),
                 (None, None) => true,
             })
@@ -90,8 +92,21 @@ fn is_restricted(old: &Resource, new: &Resource, before: &Tree) -> bool {
             let stays = |member| was.members.contains(member);
             is.members.iter().all(stays) && only_allows(before, &old.key().name)
         }
+        (Spec::Peering(old), Spec::Peering(new)) => exports_less(old, new),
         _ => false,
     }
+}
+
+/// Whether a peering is the same with fewer exports, or fewer fields that are taken.
+fn exports_less(old: &PeeringSpec, new: &PeeringSpec) -> bool {
+    let alike = PeeringSpec {
+        exports: old.exports.clone(),
+        accepts: old.accepts.clone(),
+        ..new.clone()
+    };
+    let is_exported = |export| old.exports.contains(export);
+    let is_taken = |field| old.accepts.contains(field);
+    alike == *old && new.exports.iter().all(is_exported) && new.accepts.iter().all(is_taken)
 }
 
 /// Whether rules are others with some that deny added and some that allow removed. The first rule that decides counts: an exchange that

@@ -99,7 +99,8 @@ impl Controller {
             path: if is_connect { "" } else { &inquiry.path },
             now: unix_seconds(),
         };
-        let ways = state.entries(inquiry.from.as_ref())?.into_iter();
+        let entries = state.entries(&inquiry.user, inquiry.from.as_ref())?;
+        let ways = entries.into_iter();
         let ways = ways.map(|from| {
             let walk = accessible.network.explain(from, exchange);
             let reaches = walk.ends().unwrap_or_default().into_keys();
@@ -114,10 +115,13 @@ impl Controller {
 }
 
 impl Published {
-    /// The nodes where devices enter, or the one that was named.
-    fn entries(&self, named: Option<&Name>) -> Result<Vec<&Name>, NotChanged> {
-        let entries = self.tree.proxies().filter(|(_, node)| node.ingress);
-        let entries: Vec<&Name> = entries.map(|(key, _)| &key.name).collect();
+    /// The nodes where the devices of a user enter, or the one that was named; those at the border for a user of another overlay.
+    fn entries(&self, user: &str, named: Option<&Name>) -> Result<Vec<&Name>, NotChanged> {
+        let proxies = self.tree.proxies().filter(|(_, node)| node.ingress);
+        let entries: Vec<&Name> = match self.tree.peering_of(user) {
+            Some(peering) => peering.at.iter().collect(),
+            None => proxies.map(|(key, _)| &key.name).collect(),
+        };
         let Some(named) = named else {
             return Ok(entries);
         };
@@ -125,7 +129,7 @@ impl Published {
         match entries.iter().find(|entry| **entry == named) {
             Some(entry) => Ok(vec![entry]),
             None => Err(NotChanged::Conflict(format!(
-                "devices do not enter at {named}; they enter at: {}",
+                "{user} does not enter at {named}, but at: {}",
                 names.join(", ")
             ))),
         }

@@ -121,6 +121,10 @@ fn lost(
     let by: Vec<Key> = difference.keys().into_iter().collect();
     let told = found.iter().take(TOLD).map(|loss| match loss {
         Loss::Name(key) => format!("{key}: no user reaches it any more ({})", listed(&by)),
+        Loss::Export { peering, target } => format!(
+            "{peering}: no user there reaches {target} any more ({})",
+            listed(&by)
+        ),
         Loss::User { user, reached } => format!(
             "user {user} reaches nothing any more, {reached} among it ({})",
             listed(&by)

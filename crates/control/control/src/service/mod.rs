@@ -28,6 +28,7 @@ mod offering;
 mod outcome;
 mod overview;
 mod part;
+mod peering;
 mod peers;
 mod published;
 mod shares;
@@ -48,6 +49,7 @@ pub use self::explanation::{HopTaken, Inquiry, StepTaken, WayTaken};
 pub use self::names::{NameKind, UnknownNames};
 pub use self::outcome::{Changed, How, NotChanged, Outcome, Refusal, Spreading};
 pub use self::overview::Overview;
+pub use self::peering::{Import, PeeringView};
 
 /// How often a change that spreads is looked at.
 const TICK: Duration = Duration::from_millis(100);

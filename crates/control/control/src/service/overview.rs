@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::admin::NodeView;
 use super::controller::Controller;
 use super::outcome::Spreading;
+use super::peering::PeeringView;
 use crate::authority::CertificateView;
 
 /// Certificates that end within so many seconds are told of: nodes renew them long before.
@@ -29,6 +30,9 @@ pub struct Overview {
     pub others: Vec<NodeView>,
     /// Certificates that end soon, or have ended.
     pub ending: Vec<CertificateView>,
+    /// Other overlays that have made newer authorities than we know of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub due: Vec<PeeringView>,
 }
 
 impl Controller {
@@ -55,6 +59,7 @@ impl Controller {
             in_step: in_step.len(),
             others,
             ending: certificates.into_iter().filter(ends).collect(),
+            due: self.due_peerings(),
         })
     }
 

@@ -12,6 +12,7 @@ mod member;
 pub mod members;
 pub mod operator;
 pub mod overview;
+pub mod peering;
 pub mod way;
 
 use std::path::{Path, PathBuf};

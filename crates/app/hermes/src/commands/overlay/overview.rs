@@ -48,6 +48,13 @@ pub async fn status(controller: &ControllerSocket, output: Output) -> Result<(),
             ),
         ));
     }
+    for peering in &overview.due {
+        let told = format!(
+            "peering {}: its authorities are to be taken anew: ask its operator for `hermes peering export`",
+            peering.name
+        );
+        output.line(output.paint(Colour::Bad, &told));
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod change;
 mod golden;
 mod mistakes;
 mod overlay;
+mod peerings;
 mod reads;
 mod secrets;
 mod slices;

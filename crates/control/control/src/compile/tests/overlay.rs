@@ -159,6 +159,14 @@ impl Sketch {
         name.map_or(Fate::Refused, |name| Fate::Reaches(name.service))
     }
 
+    /// Whether a rule denies a target to everyone, also to those who are allowed it before.
+    pub(super) fn denies_all(&self, target: &str) -> bool {
+        self.rules.iter().any(|rule| {
+            let is_for = rule.target.is_none_or(|one| one == target);
+            !rule.allows && is_for && matches!(rule.users, Users::All)
+        })
+    }
+
     fn means(&self, users: &Users, user: &str) -> bool {
         match users {
             Users::All => true,

@@ -29,7 +29,7 @@ fn made(compiler: &Compiler<'_>) -> Documents {
 /// A change of one resource to what another overlay has, or of a field alone, or one of a kind that the overlays have none of.
 fn change(next: &mut Tree, other: &Tree, random: &mut Rng) {
     let node = format!("n{}", random.usize(0..4));
-    match random.u8(0..12) {
+    match random.u8(0..13) {
         0..4 => {
             let all: BTreeSet<&Key> = next
                 .resources()
@@ -84,6 +84,12 @@ fn change(next: &mut Tree, other: &Tree, random: &mut Rng) {
             "local",
             || json!({ "at": [node], "rules": [{ "match": { "user": "alice" }, "allow": true }] }),
         ),
+        11 => toggle(next, Kind::Peering, "b", || {
+            json!({
+                "domain": "b.test", "bundle": "/etc/b.pem", "border": [{ "node": "hub", "reach": ["10.2.0.1:8443"] }],
+                "at": [node], "exports": [{ "name": "a0", "to": "alice" }],
+            })
+        }),
         _ => toggle(
             next,
             Kind::Overlay,

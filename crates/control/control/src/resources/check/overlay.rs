@@ -86,7 +86,7 @@ fn rollout(key: &Key, overlay: &OverlaySpec, report: &mut Report<'_>) {
 }
 
 /// It stands in SPIFFE IDs and DNS names.
-fn is_domain(text: &str) -> bool {
+pub(super) fn is_domain(text: &str) -> bool {
     let is_label = |label: &str| label.parse::<Name>().is_ok();
     text.len() <= LONGEST_DOMAIN && text.split('.').all(is_label)
 }

@@ -10,7 +10,7 @@ use crate::resources::key::DEFAULT_TENANT;
 use crate::resources::{Key, Kind, NameSpec, Resource, Spec, TenantSpec};
 
 /// Kinds that belong to the overlay as a whole.
-const OPERATORS: [Kind; 3] = [Kind::Overlay, Kind::User, Kind::Tenant];
+const OPERATORS: [Kind; 4] = [Kind::Overlay, Kind::User, Kind::Tenant, Kind::Peering];
 
 pub(super) fn tenants(report: &mut Report<'_>) {
     let tree = report.tree;
@@ -156,7 +156,7 @@ pub(super) fn names(report: &mut Report<'_>) {
 }
 
 /// The targets of a name.
-fn targets(key: &Key, name: &NameSpec) -> Vec<TargetMatch> {
+pub(super) fn targets(key: &Key, name: &NameSpec) -> Vec<TargetMatch> {
     let own = || key.name.as_str().parse().ok().into_iter().collect();
     name.name.as_ref().map_or_else(own, |names| names.0.clone())
 }
