@@ -59,6 +59,15 @@ impl Hub {
         Self::start_as(true, None, Vec::new())
     }
 
+    /// The same of an overlay of this name.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn of_overlay(name: &str) -> Self {
+        let arguments = ["--overlay", name].map(str::to_owned);
+        Self::start_as(true, None, arguments.into())
+    }
+
     /// Starts a controller that is no node.
     ///
     /// # Panics
@@ -208,6 +217,11 @@ impl Hub {
     /// As [`fill_disk`](Self::fill_disk).
     pub fn empty_disk(&self) {
         small_disk::empty(self.process.as_ref().unwrap().id(), &self.state_folder());
+    }
+
+    /// Where nodes and devices reach the node `hub`.
+    pub fn exchanges(&self) -> SocketAddr {
+        self.exchanges
     }
 
     /// Where agents reach it.

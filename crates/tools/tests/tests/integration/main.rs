@@ -44,6 +44,7 @@ mod outlive;
 mod overlay;
 mod overlay_etcd;
 mod overlay_kinds;
+mod overlay_peering;
 mod overlay_questions;
 mod overlay_way;
 mod own_authority;
