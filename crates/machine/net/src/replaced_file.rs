@@ -1,9 +1,10 @@
 //! State files, readable by the node's user alone and replaced as a whole: there is always a complete one, the old or the new.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Modes of the folder and the file: their content may be secret.
 const FOLDER_MODE: u32 = 0o700;
@@ -19,7 +20,7 @@ pub fn replace_file(path: &Path, text: &str) -> io::Result<()> {
         .recursive(true)
         .mode(FOLDER_MODE)
         .create(folder)?;
-    let new = path.with_extension("new");
+    let new = beside(path);
 
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -35,7 +36,17 @@ pub fn replace_file(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
 
-    std::fs::rename(&new, path)
+    std::fs::rename(&new, path)?;
+    // The name is on the disk only when its folder is.
+    File::open(folder)?.sync_all()
+}
+
+/// The file that is written first. Its name begins with a dot, so that it is no other file of the folder: `a.new` may be one.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".new");
+    path.with_file_name(name)
 }
 
 #[cfg(test)]
@@ -56,5 +67,14 @@ mod tests {
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&file), FILE_MODE);
         assert_eq!(mode(file.parent().unwrap()), FOLDER_MODE);
+    }
+    #[test]
+    fn it_leaves_files_alone_that_have_a_name_like_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let [other, file] = ["red.new", "red.web"].map(|name| folder.path().join(name));
+        replace_file(&other, "another").unwrap();
+        replace_file(&file, "one").unwrap();
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "another");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }
