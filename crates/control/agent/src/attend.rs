@@ -147,7 +147,14 @@ pub async fn attend<S: Subject>(agent: Agent<S>) -> Result<(), Ended> {
 /// A machine that goes on from the node's disk.
 fn machine_of<S>(agent: &Agent<S>) -> Result<Machine, Ended> {
     let key = agent.membership.verifying_key().map_err(io::Error::other)?;
-    let current = agent.state.current(&key)?;
+    // The controller sends again what the disk has lost.
+    let current = agent
+        .state
+        .current(&agent.membership)
+        .unwrap_or_else(|error| {
+            tracing::error!("the document on the disk is not followed: {error}");
+            None
+        });
     let seen = agent.state.seen()?.and_then(|text| text.parse().ok());
     let machine = Machine::new(
         agent.membership.overlay.clone(),
@@ -326,12 +333,8 @@ impl<S: Subject> Attending<S> {
         if !self.agent.subject.has_returned() {
             return Ok(Vec::new());
         }
-        let key = self
-            .agent
-            .membership
-            .verifying_key()
-            .map_err(io::Error::other)?;
-        Ok(machine.returned(self.agent.state.current(&key)?))
+        let current = self.agent.state.current(&self.agent.membership)?;
+        Ok(machine.returned(current))
     }
 
     /// Keeps the controllers of a message that tells of them; returns whether another one is to be attended.
@@ -431,12 +434,7 @@ impl<S: Subject> Attending<S> {
 
     /// Controllers are believed by the authorities of the statement in force from now on.
     fn follow_authorities(&self) -> Result<(), Ended> {
-        let key = self
-            .agent
-            .membership
-            .verifying_key()
-            .map_err(io::Error::other)?;
-        if let Some(current) = self.agent.state.current(&key)?
+        if let Some(current) = self.agent.state.current(&self.agent.membership)?
             && let Some(authorities) = self.agent.state.authorities_of(&current.statement)?
         {
             self.agent.state.keep_authorities(&authorities)?;

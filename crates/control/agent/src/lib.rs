@@ -15,6 +15,7 @@ mod backoff;
 mod connection;
 mod controllers;
 pub mod enrol;
+mod file_bounds;
 mod health;
 mod machine;
 mod membership;
@@ -23,6 +24,8 @@ mod operator;
 mod renewal;
 mod secrets;
 mod state;
+#[cfg(test)]
+mod state_tests;
 
 pub use attend::{Agent, Ended, Subject, attend};
 pub use connection::{ControllerUrl, NotConnected};

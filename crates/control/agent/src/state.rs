@@ -3,28 +3,39 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use hermes_api::{Hash, Name, SealingKey, SignedStatement, Statement, VerifyingKey, parts};
+use hermes_api::{Hash, Name, SealingKey, SignedStatement, Statement, parts};
 use hermes_config::{Loaded, Problem, Problems};
 use hermes_net::replace_file;
 use serde::{Deserialize, Serialize};
 
+use crate::file_bounds::FileBounds;
 use crate::{Membership, secrets};
 
 /// Bytes of the longest file that is read here, but for parts.
 #[doc(alias = "bound")]
 const LONGEST: u64 = 1024 * 1024;
 
+/// Permissions of others to write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// All permissions of others.
+const OTHERS: u32 = 0o077;
+
 /// The folder of a node.
 ///
 /// - `membership.json`, `node.key`, `node.pem`: its identity.
 /// - `parts/HASH`: parts of statements, which never change.
+/// - `data`: files that documents have the node write.
 /// - `sealing.key`, `secrets/HASH`: the key of the node's secrets, and the secrets that it opened.
 /// - `current.json`: the signed statement that the next start follows. It is replaced as a whole, once all its parts are on the disk.
 #[derive(Debug, Clone)]
 pub struct State {
     folder: PathBuf,
+    /// Files outside of it that documents may name, too.
+    allowed: Vec<PathBuf>,
 }
 
 /// The statement that a start follows.
@@ -49,7 +60,14 @@ impl State {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
+            allowed: Vec::new(),
         }
+    }
+
+    /// Lets documents of controllers name these files, and those in these folders, beside the node's own.
+    #[must_use]
+    pub fn allow_files(self, allowed: Vec<PathBuf>) -> Self {
+        Self { allowed, ..self }
     }
 
     /// The folder.
@@ -60,14 +78,24 @@ impl State {
     /// The node's membership; `None` before it has joined.
     ///
     /// # Errors
-    /// The file cannot be read, or is not as it was written.
+    /// The file cannot be read, or is not as it was written; or other users can change the folder or read its keys.
     pub fn membership(&self) -> io::Result<Option<Membership>> {
+        self.check_privacy()?;
         let path = self.path("membership.json");
         let Some(text) = read(&path)? else {
             return Ok(None);
         };
         let read = serde_json::from_str(&text);
         read.map(Some).map_err(|error| damaged(&path, &error))
+    }
+
+    /// Whether the folder and its keys are this user's alone. Who else can write there decides which controller this node follows.
+    fn check_privacy(&self) -> io::Result<()> {
+        check_owner(&self.folder, OTHERS_WRITE, "700")?;
+        for name in ["node.key", "sealing.key"] {
+            check_owner(&self.path(name), OTHERS, "600")?;
+        }
+        check_owner(&self.path("membership.json"), OTHERS_WRITE, "600")
     }
 
     /// Keeps the outcome of a join or a renewal. The certificate comes first: a membership without one would be no use.
@@ -194,9 +222,9 @@ impl State {
         replace_file(&self.part(hash), text)
     }
 
-    /// Whether a part is here.
+    /// Whether a part is here, and whole: one that a power cut tore is asked for again.
     pub(crate) fn has_part(&self, hash: &Hash) -> bool {
-        self.part(hash).exists()
+        fs::read(self.part(hash)).is_ok_and(|bytes| Hash::of(&bytes) == *hash)
     }
 
     /// Makes a statement the one that starts follow, and lets go of parts that neither it nor `other` names.
@@ -216,8 +244,9 @@ impl State {
     /// The statement that a start follows, checked as if it had just come; `None` if there is none yet.
     ///
     /// # Errors
-    /// The file cannot be read, was changed, or a part is missing.
-    pub fn current(&self, key: &VerifyingKey) -> io::Result<Option<Current>> {
+    /// The file cannot be read, was changed, is another node's, or a part is missing.
+    pub fn current(&self, membership: &Membership) -> io::Result<Option<Current>> {
+        let key = membership.verifying_key().map_err(io::Error::other)?;
         let path = self.path("current.json");
         let Some(text) = read(&path)? else {
             return Ok(None);
@@ -229,7 +258,13 @@ impl State {
             signature: file.signature,
         };
         // Someone may have changed the file while the node was off.
-        let statement = signed.verify(key).map_err(|error| damaged(&path, &error))?;
+        let statement = signed
+            .verify(&key)
+            .map_err(|error| damaged(&path, &error))?;
+        if statement.overlay != membership.overlay || statement.node != membership.node {
+            let whose = format!("it is for {} of {}", statement.node, statement.overlay);
+            return Err(damaged(&path, &whose));
+        }
         let current = Current {
             hash: Hash::of(&signed.bytes),
             statement,
@@ -263,12 +298,32 @@ impl State {
         secrets::open(self, statement, membership)?;
         let env = |name: &str| self.variable(name, statement, membership);
 
-        let loaded = form.parse(&path, &text, &env)?;
+        let loaded = form.parse_alone(&path, &text, &env)?;
+        let data = self.path("data");
+        let is_used = self
+            .file_bounds(statement, &data)
+            .check(&loaded.document, form)?;
+        if is_used {
+            make_private(&data).map_err(|error| unread(error.to_string()))?;
+        }
         // Its form has no file of the operator's: what is wrong with it is told by its keys.
         Ok(Loaded {
             files: Vec::new(),
             ..loaded
         })
+    }
+
+    /// The files that the document of a statement may name.
+    fn file_bounds<'a>(&'a self, statement: &Statement, data: &'a Path) -> FileBounds<'a> {
+        let parts = statement.parts.values().map(|hash| self.part(hash));
+        let secrets = statement.parts.get(parts::SECRETS);
+        FileBounds {
+            public: parts.chain([self.path("node.pem")]).collect(),
+            key: self.path("node.key"),
+            secrets: secrets.map(|hash| self.secrets(hash)),
+            data,
+            allowed: &self.allowed,
+        }
     }
 
     /// The variables that documents of controllers have.
@@ -286,6 +341,7 @@ impl State {
             "HERMES_NODE" => Some(membership.node.to_string()),
             "HERMES_USER" => membership.user.as_ref().map(Name::to_string),
             "HERMES_IDENTITY" => Some(self.folder.to_string_lossy().into_owned()),
+            "HERMES_DATA" => Some(self.path("data").to_string_lossy().into_owned()),
             "HERMES_AUTHORITIES" => part(parts::AUTHORITIES),
             "HERMES_REVOKED" => part(parts::REVOKED),
             "HERMES_SECRETS" => {
@@ -337,6 +393,45 @@ impl State {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
+}
+
+/// Checks that a file or folder, if it is there, is this user's or root's, and that others have none of these permissions.
+fn check_owner(path: &Path, others: u32, mode: &str) -> io::Result<()> {
+    let refused = |reason: String| {
+        let reason = format!("{}: {reason}", path.display());
+        io::Error::new(io::ErrorKind::PermissionDenied, reason)
+    };
+    let metadata = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        metadata => metadata.map_err(|error| refused(error.to_string()))?,
+    };
+    let user = rustix::process::geteuid().as_raw();
+    if metadata.uid() != user && metadata.uid() != 0 {
+        let owner = metadata.uid();
+        return Err(refused(format!(
+            "it belongs to user {owner}, who could lead this node elsewhere; run as that user, or name another --state"
+        )));
+    }
+    // Root lets a group use the folders of containers.
+    let others = match metadata.uid() {
+        0 if user != 0 => others & 0o007,
+        _ => others,
+    };
+    if metadata.mode() & others != 0 {
+        let shown = path.display();
+        return Err(refused(format!(
+            "other users can use it; run: chmod {mode} {shown}"
+        )));
+    }
+    Ok(())
+}
+
+/// Makes a folder that only this user can look into.
+fn make_private(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
 }
 
 fn read(path: &Path) -> io::Result<Option<String>> {

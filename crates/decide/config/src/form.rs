@@ -9,7 +9,9 @@ use crate::Problems;
 use crate::env::Env;
 use crate::include::IncludeReader;
 use crate::load::{Loaded, read_by};
-use crate::reader::SystemFiles;
+use crate::machine_names::{MachineName, machine_names};
+use crate::model::Document;
+use crate::reader::{NoFiles, SystemFiles};
 use crate::schema::schema;
 
 /// The form of documents for one program. The default one is for no program: it takes any settings.
@@ -119,6 +121,21 @@ impl DocumentForm {
     pub fn parse(&self, name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> {
         let reader = IncludeReader::of_text(text.to_owned(), env, &SystemFiles);
         Ok(read_by(&self.0, reader, name)?)
+    }
+
+    /// Reads a document of this form like [`DocumentForm::parse`], for a text that comes from elsewhere: it includes no file of this
+    /// machine.
+    ///
+    /// # Errors
+    /// Everything that is wrong with its form, an `include` among it.
+    pub fn parse_alone(&self, name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> {
+        let reader = IncludeReader::of_text(text.to_owned(), env, &NoFiles);
+        Ok(read_by(&self.0, reader, name)?)
+    }
+
+    /// Files and Unix sockets of the machine that a document of this form names.
+    pub fn machine_names(&self, document: &Document) -> Vec<MachineName> {
+        machine_names(&self.0, document)
     }
 }
 

@@ -36,6 +36,7 @@ mod fuzz_tests;
 mod include;
 mod kinds;
 mod load;
+mod machine_names;
 pub mod model;
 mod nearest;
 mod path;
@@ -61,6 +62,7 @@ pub use from_json::from_json;
 #[cfg(test)]
 pub(crate) use fuzz::fuzz_one;
 pub use load::{Loaded, Unsound, load, load_from, load_part, parse, parse_part};
+pub use machine_names::{MachineName, MachineUsage};
 pub use nearest::nearest;
 pub use path::{child, element};
 pub use place::Place;

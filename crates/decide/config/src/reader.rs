@@ -32,6 +32,20 @@ impl FileReader for SystemFiles {
     }
 }
 
+/// No files at all: the document comes from elsewhere.
+pub(crate) struct NoFiles;
+
+impl FileReader for NoFiles {
+    fn read(&self, _file: &Path, _most: u64) -> io::Result<Vec<u8>> {
+        let reason = "this document comes from elsewhere, and includes no files of this machine";
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+    }
+
+    fn true_name(&self, _file: &Path) -> Option<PathBuf> {
+        None
+    }
+}
+
 /// A name that does not depend on where the process runs; the name itself on a machine without folders.
 pub(crate) fn absolute(file: &Path) -> PathBuf {
     std::path::absolute(file).unwrap_or_else(|_| file.to_owned())

@@ -8,10 +8,11 @@ use hermes_rules::{lint, warn};
 use serde_json::Value as Json;
 
 /// Variables that an agent fills in, each with an example.
-pub const VARIABLES: [(&str, &str); 8] = [
+pub const VARIABLES: [(&str, &str); 9] = [
     ("HERMES_NODE", "laptop"),
     ("HERMES_USER", "alice"),
     ("HERMES_IDENTITY", "/var/lib/hermes/identity"),
+    ("HERMES_DATA", "/var/lib/hermes/data"),
     ("HERMES_AUTHORITIES", "/var/lib/hermes/authorities.pem"),
     ("HERMES_REVOKED", "/var/lib/hermes/revoked.pem"),
     ("HERMES_SECRETS", "/var/lib/hermes/secrets"),

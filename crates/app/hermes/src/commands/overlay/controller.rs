@@ -48,6 +48,8 @@ pub struct ControllerArguments {
     /// Where the controller and its node keep their state. Default: `controller` in the folder for state.
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    files: member::AllowedFiles,
     /// Where several controllers keep the overlay together: an etcd, as etcd://HOST:2379,HOST:2379/OVERLAY. Default: a file of this
     /// controller's own.
     #[arg(long, value_name = "URL", conflicts_with = "overlay")]
@@ -154,7 +156,7 @@ async fn until_told(
             Ok(())
         }
         Some(name) => {
-            let state = State::new(folder.join("node"));
+            let state = arguments.files.state(folder.join("node"))?;
             let membership = own_membership(controller, &state, name, address).await?;
             member::run(state, membership, logging, signals).await
         }

@@ -35,6 +35,8 @@ pub struct Join {
     /// Where the node keeps its key and documents. Default: `node` in the folder for state.
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    files: member::AllowedFiles,
     /// Only join; `hermes join` without a token runs the node later.
     #[arg(long)]
     only: bool,
@@ -53,7 +55,9 @@ pub struct Join {
 pub async fn run(join: Join, output: Output) -> Result<(), Failure> {
     let signals = Signals::new(join.until_eof)
         .map_err(|error| Failure::failed(format!("signals: {error}")))?;
-    let state = State::new(super::folder(join.state.as_deref(), "node")?);
+    let state = join
+        .files
+        .state(super::folder(join.state.as_deref(), "node")?)?;
     let membership = membership(&join, &state, output).await?;
     if join.only {
         return Ok(());

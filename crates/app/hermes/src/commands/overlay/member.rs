@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use hermes_agent::node::{OverlayNode, SharedProxy};
 use hermes_agent::{Agent, Ended, Membership, State, attend};
 use hermes_api::Hash;
@@ -18,6 +19,28 @@ use crate::logging::Logging;
 
 /// The program's version, as controllers list it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The files of this machine that a node's documents may name.
+#[derive(Debug, Args)]
+pub struct AllowedFiles {
+    /// Let controllers have this node read and write a file, or files and sockets of a folder, beside those of its own; can be repeated.
+    #[arg(long, value_name = "PATH")]
+    allow_files: Vec<PathBuf>,
+}
+
+impl AllowedFiles {
+    /// The state of a node in this folder, whose documents may name these files.
+    ///
+    /// # Errors
+    /// A path is relative, and there is no folder that it begins at.
+    pub(super) fn state(&self, folder: PathBuf) -> Result<State, Failure> {
+        let allowed = self.allow_files.iter().map(std::path::absolute);
+        let allowed: Result<_, _> = allowed.collect();
+        let allowed =
+            allowed.map_err(|error| Failure::failed(format!("--allow-files: {error}")))?;
+        Ok(State::new(folder).allow_files(allowed))
+    }
+}
 
 /// SHA-256 of this program, for the controller's inventory.
 ///
@@ -74,11 +97,7 @@ pub(super) async fn run(
 
 /// Starts with the document on the disk, before anyone is asked: a node needs no controller to start.
 async fn resume(state: &State, membership: &Membership, subject: &mut OverlayNode) {
-    let current = membership
-        .verifying_key()
-        .map_err(std::io::Error::other)
-        .and_then(|key| state.current(&key));
-    let current = match current {
+    let current = match state.current(membership) {
         Ok(Some(current)) => current,
         Ok(None) => return tracing::info!("waiting for the controller's first document"),
         Err(error) => return tracing::error!("the document on the disk is not used: {error}"),
