@@ -159,11 +159,24 @@ pub(super) fn secret_files(files: &[File]) -> Result<BTreeMap<Key, String>, Fail
     Ok(texts)
 }
 
-/// The text of a secret, from the folder of the file that names it.
+/// The text of a secret, from the folder of the file that names it. No other folder: who has written the resource is not always who
+/// applies it, and would be sent files of this machine.
 fn secret_file(beside: &Path, path: &str) -> Result<String, String> {
-    let path = beside.parent().unwrap_or(Path::new("")).join(path);
+    let folder = match beside.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let path = folder.join(path);
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = std::fs::File::open(&path).map_err(failed)?;
+    // By true names: a link would lead elsewhere as well.
+    let true_name = path.canonicalize().map_err(failed)?;
+    if !true_name.starts_with(folder.canonicalize().map_err(failed)?) {
+        return Err(format!(
+            "{} is not below the folder of this file; copy it there, or write its text as `value`",
+            path.display()
+        ));
+    }
+    let file = std::fs::File::open(&true_name).map_err(failed)?;
     let limit = u64::try_from(MAX_SECRET + 1).unwrap_or(u64::MAX);
     let mut text = String::new();
     // A longer one is refused by the controller, with its place.
@@ -245,4 +258,27 @@ pub async fn expose(expose: &Expose, output: Output) -> Result<(), Failure> {
         output.line(yaml.trim_end());
     }
     changes::follow(&expose.controller, answer["changed"].take(), output).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_of_another_leads_to_no_file_of_this_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("overlay/keys");
+        std::fs::create_dir_all(&inner).unwrap();
+        std::fs::write(inner.join("web.pem"), "its own").unwrap();
+        let outside = folder.path().join("outside");
+        std::fs::write(&outside, "another's").unwrap();
+        std::os::unix::fs::symlink(&outside, inner.join("link")).unwrap();
+
+        let file = folder.path().join("overlay/overlay.yaml");
+        assert_eq!(secret_file(&file, "keys/web.pem").unwrap(), "its own");
+        for path in ["../outside", "keys/link", outside.to_str().unwrap()] {
+            let said = secret_file(&file, path).unwrap_err();
+            assert!(said.contains("is not below the folder"), "{said}");
+        }
+    }
 }
