@@ -1,6 +1,6 @@
 //! Lines of the log about one user or source: one who causes lines without end leaves room for those about others.
 //!
-//! Every line that names a `user` or a `peer` counts, wherever it is written, so that no new line has to think of it. Lines about no one,
+//! Every line that names a `user`, a `member` of an overlay or a `peer` counts, wherever it is written, so that no new line has to think of it. Lines about no one,
 //! and those of `debug` and `trace`, which someone asked for, are never left out.
 
 use std::collections::HashMap;
@@ -90,7 +90,7 @@ impl About {
 
     fn room(&mut self, field: &Field) -> Option<&mut String> {
         let place = match field.name() {
-            "user" => &mut self.user,
+            "user" | "member" => &mut self.user,
             "peer" => &mut self.peer,
             _ => return None,
         };
@@ -163,6 +163,12 @@ mod tests {
             assert!((1..100).contains(&few), "{few}");
             assert_eq!(count(&|| refused(None, "192.0.2.3:1")), 1);
             assert_eq!(count(&|| refused(None, "unix:uid=0")), 1);
+
+            // Members of an overlay, by their names.
+            let one = |member: &str| tracing::warn!(member, "it attends anew");
+            let few = count(&|| (0..10_000).for_each(|_| one("yard")));
+            assert!((1..100).contains(&few), "{few}");
+            assert_eq!(count(&|| one("hub")), 1);
 
             // Lines about no one are the operator's.
             let own = || (0..1000).for_each(|number| tracing::info!(number, "reloaded"));

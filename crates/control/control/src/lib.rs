@@ -12,6 +12,7 @@
 pub mod authority;
 pub mod compile;
 mod connection;
+mod rates;
 pub mod resources;
 pub mod rollout;
 pub mod service;

@@ -20,6 +20,9 @@ pub enum AuthorityError {
     /// Cryptography.
     #[error("the authority: {0}")]
     Crypto(String),
+    /// A node shows other keys for its secrets all the time.
+    #[error("the node had {0} new keys for its secrets of late; show the next one later")]
+    NewKeys(u32),
 }
 
 impl From<rcgen::Error> for AuthorityError {

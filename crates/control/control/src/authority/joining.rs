@@ -147,7 +147,8 @@ impl Authority {
             let token = self.token_of(request, now)?;
             if let Some(redeemed) = &token.redeemed {
                 if redeemed.key != *key {
-                    tracing::warn!(token = token.id, node = %redeemed.node, "another key shows a token: stolen?");
+                    let node = &redeemed.node;
+                    tracing::warn!(member = %node, token = token.id, "another key shows a token: stolen?");
                     return Err(JoinRefused::OtherKey);
                 }
                 let member = self.record_of(&redeemed.node)?;

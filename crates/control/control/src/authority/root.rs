@@ -13,7 +13,9 @@ use super::generation::{self, Generation};
 use super::issue;
 use super::records::{Records, change};
 use super::sealed_texts::SealedTexts;
+use super::sealing;
 use super::tokens::{OpenTokens, drop_expired};
+use crate::rates::Rates;
 use crate::store::{Act, Store};
 
 /// The record of the key that signs statements.
@@ -29,6 +31,8 @@ pub struct Authority {
     grace: Arc<AtomicU64>,
     pub(super) open_tokens: Arc<Mutex<OpenTokens>>,
     pub(super) sealed_texts: Arc<SealedTexts>,
+    /// New keys for secrets, by node: each is written to the disk.
+    pub(super) sealing_keys: Arc<Rates<Name>>,
 }
 
 /// The controller's own certificates and key, as PEM.
@@ -57,6 +61,7 @@ impl Authority {
             grace: Arc::new(AtomicU64::new(GRACE)),
             open_tokens: Arc::default(),
             sealed_texts: Arc::new(SealedTexts::new()?),
+            sealing_keys: Arc::new(sealing::rates()),
         };
         if authority.generations()?.is_empty() {
             authority.add_generation(1, now)?;

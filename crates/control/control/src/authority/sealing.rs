@@ -1,6 +1,7 @@
 //! The keys that secrets of nodes are sealed to, as nodes show them when they attend.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use hermes_api::{Name, PublicSealingKey};
 use serde::{Deserialize, Serialize};
@@ -8,10 +9,24 @@ use serde::{Deserialize, Serialize};
 use super::error::AuthorityError;
 use super::root::Authority;
 use super::sealed_texts::SealedText;
+use crate::rates::Rates;
 use crate::resources::Boxes;
 
 /// Begins the keys of records.
 const PREFIX: &str = "sealing/";
+
+/// New keys of one node at once. A node has a new one only when it lost its folder.
+#[doc(alias = "bound")]
+const NEW_KEYS: u32 = 4;
+
+/// The time after which a node may show another new key.
+#[doc(alias = "bound")]
+const NEW_KEY: Duration = Duration::from_secs(3600);
+
+/// How often nodes may show new keys.
+pub(super) fn rates() -> Rates<Name> {
+    Rates::new(NEW_KEYS, NEW_KEY)
+}
 
 /// The key of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,11 +39,12 @@ impl Authority {
     /// Remembers the key of a node, in place of an earlier one.
     ///
     /// # Errors
-    /// The store cannot be read or written.
+    /// The node shows new keys all the time, or the store cannot be read or written.
     pub fn keep_sealing_key(
         &self,
         node: &Name,
         key: PublicSealingKey,
+        now: u64,
     ) -> Result<(), AuthorityError> {
         let path = format!("{PREFIX}{node}");
         let before: Option<SealingRecord> = self.records.get(&path)?;
@@ -38,6 +54,12 @@ impl Authority {
         };
         // Where two streams of one node come at once, either may write: each shows the same key again when it comes back.
         if before.as_ref() != Some(&record) {
+            if !self
+                .sealing_keys
+                .take(node.clone(), Duration::from_secs(now))
+            {
+                return Err(AuthorityError::NewKeys(NEW_KEYS));
+            }
             self.records.put(&path, before.as_ref(), Some(&record))?;
         }
         Ok(())

@@ -19,9 +19,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::calls::{CallRates, Calls, Party, call_rates};
 use super::controller::Controller;
 use super::grpc;
 use super::shares::{Share, Shares, source};
+use crate::rates::Rates;
 
 /// Handshakes that begin in a second: after a restart all nodes come back, and each handshake costs a signature.
 #[doc(alias = "bound")]
@@ -34,6 +36,22 @@ const HANDSHAKES: u32 = 64;
 /// Connections at once of one member: the one that ends, the one that replaces it, and renewals.
 #[doc(alias = "bound")]
 const OF_A_MEMBER: u32 = 4;
+
+/// Handshakes of one source before it has to wait for others: all nodes may be behind one address.
+#[doc(alias = "bound")]
+const ARRIVALS: u32 = 10_000;
+
+/// The time after which a source that had all these may have another one, half as often as handshakes begin.
+#[doc(alias = "bound")]
+const NEXT_ARRIVAL: Duration = Duration::from_millis(4);
+
+/// Connections of one member, one after the other without a pause.
+#[doc(alias = "bound")]
+const RETURNS: u32 = 32;
+
+/// The time after which such a member may have another one.
+#[doc(alias = "bound")]
+const NEXT_RETURN: Duration = Duration::from_secs(1);
 
 /// Connections at once.
 #[doc(alias = "bound")]
@@ -80,18 +98,24 @@ const SILENCE: Duration = Duration::from_secs(20);
 
 /// The rooms that connections take.
 #[derive(Debug)]
-struct Rooms {
+struct AgentRooms {
     connections: Semaphore,
     strangers: Semaphore,
     controllers: Semaphore,
     /// By source, from the first byte until it is known who it is; of strangers, until they go.
     handshakes: Shares<IpAddr>,
     members: Shares<Name>,
+    /// By source, how often it connects.
+    arrivals: Rates<IpAddr>,
+    /// How often members connect.
+    returns: Rates<Name>,
+    calls: Arc<CallRates>,
 }
 
 /// Who has a connection.
 enum Standing<'a> {
     Member {
+        node: Name,
         _share: Share<Name>,
     },
     Controller {
@@ -103,7 +127,26 @@ enum Standing<'a> {
     },
 }
 
-impl Rooms {
+impl Standing<'_> {
+    fn party(&self, from: SocketAddr) -> Party {
+        match self {
+            Self::Member { node, .. } => Party::Member(node.clone()),
+            Self::Controller { .. } => Party::Controller,
+            Self::Stranger { .. } => Party::Stranger(from),
+        }
+    }
+
+    /// Until the connection ends, or has to.
+    async fn stay(&self, connection: impl Future<Output = hyper::Result<()>>) -> hyper::Result<()> {
+        match self {
+            // A member stays as long as it likes.
+            Self::Member { .. } | Self::Controller { .. } => connection.await,
+            Self::Stranger { .. } => timeout(VISIT, connection).await.unwrap_or(Ok(())),
+        }
+    }
+}
+
+impl AgentRooms {
     fn new() -> Self {
         Self {
             connections: Semaphore::new(CONNECTIONS),
@@ -111,19 +154,26 @@ impl Rooms {
             controllers: Semaphore::new(CONTROLLERS),
             handshakes: Shares::new(HANDSHAKES),
             members: Shares::new(OF_A_MEMBER),
+            arrivals: Rates::new(ARRIVALS, NEXT_ARRIVAL),
+            returns: Rates::new(RETURNS, NEXT_RETURN),
+            calls: Arc::new(call_rates()),
         }
     }
 }
 
 /// Accepts connections until the task is dropped.
 pub(super) async fn serve(controller: Arc<Controller>, listener: TcpListener) {
-    let rooms = Arc::new(Rooms::new());
+    let rooms = Arc::new(AgentRooms::new());
     let mut pace = interval(Duration::from_secs(1) / HANDSHAKES_PER_SECOND);
     pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
                 // Before the turn: one source that connects all the time does not use up the turns of others.
+                let now = Duration::from_millis(controller.now());
+                if !rooms.arrivals.take(source(from.ip()), now) {
+                    continue;
+                }
                 let Some(share) = rooms.handshakes.take(source(from.ip())) else {
                     continue;
                 };
@@ -163,18 +213,18 @@ struct Arrived {
     share: Share<IpAddr>,
 }
 
-async fn one(controller: Arc<Controller>, rooms: Arc<Rooms>, arrived: Arrived) {
+async fn one(controller: Arc<Controller>, rooms: Arc<AgentRooms>, arrived: Arrived) {
     let Arrived {
         stream,
         from,
         share,
     } = arrived;
     let Ok(_room) = rooms.connections.try_acquire() else {
-        return tracing::warn!(%from, "there are {CONNECTIONS} connections, another one is closed");
+        return tracing::warn!(peer = %from, "there are {CONNECTIONS} connections, another one is closed");
     };
     match handshake(&controller, stream).await {
         Ok(stream) => serve_one(&controller, &rooms, stream, from, share).await,
-        Err(error) => tracing::debug!(%from, %error, "a handshake failed"),
+        Err(error) => tracing::debug!(peer = %from, %error, "a handshake failed"),
     }
 }
 
@@ -193,7 +243,7 @@ async fn handshake(controller: &Controller, stream: TcpStream) -> io::Result<Box
 /// Who it is, and the room that this takes; the reason if there is none.
 async fn standing<'a>(
     controller: &Arc<Controller>,
-    rooms: &'a Rooms,
+    rooms: &'a AgentRooms,
     chain: Option<Arc<[CertificateDer<'static>]>>,
     share: Share<IpAddr>,
 ) -> Result<Standing<'a>, String> {
@@ -203,11 +253,17 @@ async fn standing<'a>(
     };
     match judged {
         Some(Judged::Member(node)) => {
-            let share = rooms.members.take(node.clone());
-            let too_many = || format!("{node} has {OF_A_MEMBER} connections already");
-            share
-                .map(|share| Standing::Member { _share: share })
-                .ok_or_else(too_many)
+            let now = Duration::from_millis(controller.now());
+            if !rooms.returns.take(node.clone(), now) {
+                return Err(format!("{node} connects all the time"));
+            }
+            let Some(share) = rooms.members.take(node.clone()) else {
+                return Err(format!("{node} has {OF_A_MEMBER} connections already"));
+            };
+            Ok(Standing::Member {
+                node,
+                _share: share,
+            })
         }
         Some(Judged::Controller) => {
             let room = rooms.controllers.try_acquire();
@@ -250,7 +306,7 @@ async fn judge(
 
 async fn serve_one(
     controller: &Arc<Controller>,
-    rooms: &Rooms,
+    rooms: &AgentRooms,
     stream: BoxedStream,
     from: SocketAddr,
     share: Share<IpAddr>,
@@ -259,10 +315,12 @@ async fn serve_one(
     let chain: Option<Arc<[CertificateDer<'static>]>> = chain.map(|chain| chain.to_vec().into());
     let standing = match standing(controller, rooms, chain.clone(), share).await {
         Ok(standing) => standing,
-        Err(reason) => return tracing::warn!(%from, "a connection is closed: {reason}"),
+        Err(reason) => return tracing::warn!(peer = %from, "a connection is closed: {reason}"),
     };
 
-    let caller = grpc::Caller::new(chain, from);
+    let calls = Calls::new(standing.party(from), rooms.calls.clone());
+    let calls = Arc::new(calls);
+    let caller = grpc::Caller::new(chain, from, calls.clone());
     let controller = controller.clone();
     let service = service_fn(move |request: http::Request<Incoming>| {
         let controller = controller.clone();
@@ -284,12 +342,12 @@ async fn serve_one(
         .serve_connection(TokioIo::new(stream), service);
     let connection = Box::pin(connection);
 
-    let ended = match &standing {
-        // A member stays as long as it likes.
-        Standing::Member { .. } | Standing::Controller { .. } => connection.await,
-        Standing::Stranger { .. } => timeout(VISIT, connection).await.unwrap_or(Ok(())),
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%from, %error, "a connection ended");
+    tokio::select! {
+        ended = standing.stay(connection) => if let Err(error) = ended {
+            tracing::debug!(peer = %from, %error, "a connection ended");
+        },
+        () = calls.exceeded() => {
+            tracing::warn!(peer = %from, "a connection is closed: it calls all the time");
+        }
     }
 }

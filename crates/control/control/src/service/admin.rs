@@ -1,26 +1,16 @@
-//! The requests of operators on this machine: JSON over a Unix socket that only the controller's user can open.
+//! The requests of operators on this machine, in JSON.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use hermes_api::{Name, Operation, Revision};
 use hermes_config::Problem;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 
 use super::controller::Controller;
 use super::fleet;
@@ -34,13 +24,8 @@ use crate::resources::{
 #[doc(alias = "bound")]
 pub(super) const REQUEST: usize = 64 * 1024 * 1024;
 
-/// Requests at once.
-#[doc(alias = "bound")]
-const REQUESTS: usize = 32;
-
-/// How long a client may take to send its head.
-#[doc(alias = "bound")]
-const HEAD: Duration = Duration::from_secs(10);
+/// The request that waits for the end of a change.
+pub(super) const OUTCOME: &str = "/outcome";
 
 /// Resources as files say them.
 #[derive(Debug, Serialize, Deserialize)]
@@ -140,54 +125,15 @@ pub struct NodeView {
     pub expires: u64,
 }
 
-/// Serves operators until the future is dropped.
-pub(super) async fn serve(controller: Arc<Controller>, listener: UnixListener) {
-    let rooms = Arc::new(Semaphore::new(REQUESTS));
-    loop {
-        // It is never closed.
-        let Ok(room) = rooms.clone().acquire_owned().await else {
-            return;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let controller = controller.clone();
-                tokio::spawn(async move {
-                    one(controller, stream).await;
-                    drop(room);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "an operator cannot be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-async fn one(controller: Arc<Controller>, stream: UnixStream) {
-    let service = service_fn(move |request| {
-        let controller = controller.clone();
-        async move { Ok::<_, Infallible>(answer(controller, request).await) }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = served.await {
-        tracing::debug!(%error, "an operator's request ended");
-    }
-}
-
 /// An answer other than 200.
-struct Failed {
+pub(super) struct Failed {
     status: StatusCode,
     reason: String,
     findings: Findings,
 }
 
 impl Failed {
-    fn new(status: StatusCode, reason: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         Self {
             status,
             reason: reason.into(),
@@ -235,39 +181,6 @@ impl From<Result<Value, Failed>> for Answered {
     }
 }
 
-async fn answer(controller: Arc<Controller>, request: Request<Incoming>) -> Response<Full<Bytes>> {
-    let answered = match operation(request).await {
-        Ok(operation) => dispatch(controller, operation).await,
-        Err(failed) => Err(failed).into(),
-    };
-    let body = serde_json::to_vec(&answered.value).unwrap_or_default();
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = answered.status;
-    response
-}
-
-async fn operation(request: Request<Incoming>) -> Result<Operation, Failed> {
-    let changes = match *request.method() {
-        Method::GET => false,
-        Method::POST => true,
-        _ => {
-            return Err(Failed::new(StatusCode::METHOD_NOT_ALLOWED, "GET or POST"));
-        }
-    };
-    let path = request.uri().path().to_owned();
-    let query = request.uri().query().unwrap_or_default().to_owned();
-    let body = Limited::new(request.into_body(), REQUEST).collect().await;
-    let body = body
-        .map_err(|error| Failed::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?
-        .to_bytes();
-    Ok(Operation {
-        changes,
-        path,
-        query,
-        body: body.into(),
-    })
-}
-
 /// Requests that every controller answers by itself, from the store. The others are the leader's.
 fn is_any_ones(operation: &Operation) -> bool {
     const OF_ALL: [&str; 11] = [
@@ -286,7 +199,7 @@ fn is_any_ones(operation: &Operation) -> bool {
     OF_ALL.contains(&operation.path.as_str())
 }
 
-async fn dispatch(controller: Arc<Controller>, operation: Operation) -> Answered {
+pub(super) async fn dispatch(controller: Arc<Controller>, operation: Operation) -> Answered {
     if !is_any_ones(&operation)
         && let Some(answered) = controller.passed_on(&operation).await
     {
@@ -313,7 +226,7 @@ pub(super) async fn operate_as_leader(
 
 async fn operate(controller: Arc<Controller>, operation: Operation) -> Result<Value, Failed> {
     // A change may take long to spread: this one waits, and blocks no thread.
-    if operation.path == "/outcome" {
+    if operation.path == OUTCOME {
         let revision = parsed::<Revision>(&operation.query)?;
         let outcome = controller.outcome(revision).await;
         return Ok(json!(outcome));

@@ -185,7 +185,7 @@ impl Fleet {
         // A cloned key shows itself here: two streams of one node end each other.
         let before = self.nodes.insert(arrival.member.node.clone(), record);
         if let Some(earlier) = before.and_then(|record| record.session) {
-            tracing::warn!(node = %arrival.member.node, "the node attends anew; its earlier stream ends");
+            tracing::warn!(member = %arrival.member.node, "the node attends anew; its earlier stream ends");
             earlier.wake.notify_one();
         }
         session

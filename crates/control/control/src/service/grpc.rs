@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hermes_api::{
     AgentMessage, ControllerMessage, JoinAnswer, JoinRequest, Operation, OperationAnswer,
@@ -25,6 +26,7 @@ use tonic_prost::{ProstDecoder, ProstEncoder};
 
 use super::admin::{self, REQUEST};
 use super::attend;
+use super::calls::Calls;
 use super::controller::Controller;
 use crate::authority::Member;
 
@@ -49,15 +51,22 @@ pub(super) struct Caller {
     /// Its certificates, whose key it has; not judged yet.
     pub(super) chain: Option<Arc<[CertificateDer<'static>]>>,
     pub(super) from: SocketAddr,
+    /// Its calls of all kinds.
+    calls: Arc<Calls>,
     /// How often it has asked to join.
     joins: Arc<AtomicU32>,
 }
 
 impl Caller {
-    pub(super) fn new(chain: Option<Arc<[CertificateDer<'static>]>>, from: SocketAddr) -> Self {
+    pub(super) fn new(
+        chain: Option<Arc<[CertificateDer<'static>]>>,
+        from: SocketAddr,
+        calls: Arc<Calls>,
+    ) -> Self {
         Self {
             chain,
             from,
+            calls,
             joins: Arc::default(),
         }
     }
@@ -83,6 +92,9 @@ pub(super) async fn answer(
     caller: Caller,
     request: http::Request<Incoming>,
 ) -> http::Response<Body> {
+    if !caller.calls.take(Duration::from_millis(controller.now())) {
+        return Status::resource_exhausted("too many calls; connect again later").into_http();
+    }
     match request.uri().path() {
         methods::JOIN => {
             let join = move |request| join(controller.clone(), caller.clone(), request);
@@ -157,7 +169,7 @@ async fn join(
     let from = caller.from;
     let joined = blocking(move || controller.join(&request, unix_seconds())).await?;
     let answer = joined.map_err(|refused| {
-        tracing::warn!(%from, "a join was refused: {refused}");
+        tracing::warn!(peer = %from, "a join was refused: {refused}");
         Status::permission_denied(refused)
     })?;
     Ok(Response::new(answer))
@@ -258,13 +270,18 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::calls::{Party, call_rates};
 
     #[test]
     fn a_connection_guesses_few_tokens() {
-        let caller = Caller::new(None, ([127, 0, 0, 1], 1).into());
-        let asked = (0..10_000).filter(|_| caller.clone().may_join().is_ok());
+        let caller = |port: u16| {
+            let from = SocketAddr::from(([127, 0, 0, 1], port));
+            let calls = Calls::new(Party::Stranger(from), Arc::new(call_rates()));
+            Caller::new(None, from, Arc::new(calls))
+        };
+        let one = caller(1);
+        let asked = (0..10_000).filter(|_| one.clone().may_join().is_ok());
         assert_eq!(asked.count(), 8);
-        let other = Caller::new(None, ([127, 0, 0, 1], 2).into());
-        assert!(other.may_join().is_ok());
+        assert!(caller(2).may_join().is_ok());
     }
 }

@@ -77,13 +77,13 @@ impl Controller {
     /// Remembers the key that a node opens its secrets by.
     ///
     /// # Errors
-    /// The store cannot be read or written.
+    /// The node shows new keys all the time, or the store cannot be read or written.
     pub(super) fn keep_sealing_key(
         &self,
         node: &Name,
         key: PublicSealingKey,
     ) -> Result<(), String> {
-        let kept = self.authority.keep_sealing_key(node, key);
+        let kept = self.authority.keep_sealing_key(node, key, unix_seconds());
         kept.map_err(|error| error.to_string())
     }
 

@@ -1,17 +1,18 @@
 //! A running controller: members attend it over mutual TLS, operators change the overlay over a Unix socket.
 //!
-//! - `accept`, `tls`, `grpc`: connections of agents; `shares`: how many each may have. `attend`: the stream of one. `offering`: its decisions. `fleet`: who attends, and what
+//! - `accept`, `tls`, `grpc`: connections of agents; `shares`: how many each may have; `calls`: how often it may call. `attend`: the stream of one. `offering`: its decisions. `fleet`: who attends, and what
 //!   each should have.
 //! - `controller`: the state of the overlay, and who attends. `change`: from one state of the overlay to the next. `in_force`, `published`:
 //!   a state as the controller has it and as nodes get it. `stages`: the states between two of them. `outcome`: what operators are told of changes.
 //! - `part`: one controller of several. `peers`: requests that it passes on to the one that leads.
-//! - `members`: joins, renewals, revocations. `admin`: the requests of operators. `comparison`, `explanation`, `overview`: the answers to their
+//! - `members`: joins, renewals, revocations. `operators`: the socket of operators; `admin`: their requests. `comparison`, `explanation`, `overview`: the answers to their
 //!   questions: who would gain and lose what, why an exchange is refused, how far a change has spread.
 
 mod accept;
 pub mod admin;
 mod attend;
 mod binaries;
+mod calls;
 mod change;
 mod comparison;
 mod controller;
@@ -25,6 +26,7 @@ mod in_force;
 mod members;
 mod names;
 mod offering;
+mod operators;
 mod outcome;
 mod overview;
 mod part;
@@ -61,7 +63,7 @@ impl Controller {
     /// Serves agents and operators until the future is dropped. To be called inside a run time.
     pub async fn serve(self: Arc<Self>, agents: TcpListener, operators: UnixListener) {
         let agents = accept::serve(self.clone(), agents);
-        let operators = admin::serve(self.clone(), operators);
+        let operators = operators::serve(self.clone(), operators);
         let part = self.clone().follow_part();
         tokio::join!(agents, operators, self.clone().tick(), self.tend(), part);
     }

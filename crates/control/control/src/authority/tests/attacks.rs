@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use hermes_api::Name;
+use hermes_api::{Name, SealingKey};
 use hermes_net::clock::unix_seconds;
 use hermes_net::tls::{Clients, TlsServerOptions, TlsSource, server};
 use rustls::pki_types::{PrivateKeyDer, ServerName, UnixTime};
@@ -14,6 +14,58 @@ use super::*;
 
 fn name(text: &str) -> Name {
     text.parse().unwrap()
+}
+
+#[test]
+fn a_member_that_shows_ever_new_keys_for_its_secrets_is_written_down_rarely() {
+    let authority = authority();
+    joined(&authority, None, "yard", NOW);
+    joined(&authority, None, "hub", NOW);
+    let shown = |node: &str, byte: u8, now: u64| {
+        let key = SealingKey::of([byte; 32]).unwrap().public();
+        authority.keep_sealing_key(&name(node), key, now)
+    };
+    let kept = (1..=100).filter(|byte| shown("yard", *byte, NOW).is_ok());
+    assert_eq!(kept.count(), 4);
+    let last = SealingKey::of([4; 32]).unwrap().public();
+    assert_eq!(
+        authority
+            .sealing_keys(&BTreeSet::from([name("yard")]))
+            .unwrap()[&name("yard")],
+        last
+    );
+    // Its own key counts on, and others have their turns.
+    shown("yard", 4, NOW).unwrap();
+    shown("hub", 1, NOW).unwrap();
+    shown("yard", 5, NOW + 3600).unwrap();
+}
+
+/// A session of TLS goes on with the certificate that began it, which is judged each time as here.
+#[test]
+fn a_certificate_that_was_shown_before_is_judged_by_the_state_of_now() {
+    let authority = authority();
+    let laptop = joined(&authority, Some("alice"), "laptop", NOW);
+    let yard = joined(&authority, None, "yard", NOW);
+    let [laptop, yard] = [laptop, yard].map(|answer| chain(&answer));
+    assert!(authority.member(&laptop, NOW).is_ok());
+    authority
+        .revoke(&Revoked::Node(name("laptop")), NOW)
+        .unwrap();
+    let judged = authority.member(&laptop, NOW);
+    assert_eq!(judged, Err(NotMember::Revoked));
+
+    // It has ended, its time to be renewed is over, and its authority is gone.
+    assert!(authority.member(&yard, NOW + 8 * DAY).unwrap().expired);
+    let judged = authority.member(&yard, NOW + 100 * DAY);
+    assert_eq!(judged, Err(NotMember::TooOld));
+    for day in (0..900).step_by(30) {
+        authority.tend(NOW + day * DAY).unwrap();
+    }
+    let judged = authority.member(&yard, NOW);
+    assert!(
+        matches!(judged, Err(NotMember::Certificate(_))),
+        "{judged:?}"
+    );
 }
 
 #[test]
