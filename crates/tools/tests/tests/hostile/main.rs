@@ -16,6 +16,8 @@ mod charges;
 mod client_addresses;
 mod client_fields;
 mod controller;
+mod controller_calls;
+mod controller_socket;
 mod custody;
 mod custody_messages;
 mod descriptors;
