@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use hermes_api::Revision;
 use hermes_net::clock::unix_seconds;
+use parking_lot::MutexGuard;
 
 use super::controller::Controller;
 use super::difference::Difference;
@@ -23,6 +24,20 @@ use crate::store::history::{Commit, NotCommitted};
 #[doc(alias = "bound")]
 const LONGEST: u32 = 7 * 24 * 60 * 60;
 
+/// How often a change is planned anew when others come before it.
+#[doc(alias = "bound")]
+const TRIES: usize = 5;
+
+/// A change that could be made.
+struct PlannedChange {
+    tree: Arc<Tree>,
+    difference: Difference,
+    /// The state after it.
+    next: Published,
+    /// The answer to who asked for it.
+    changed: Changed,
+}
+
 impl Controller {
     /// Makes a change: `edit` makes the next tree of the one in force.
     ///
@@ -33,16 +48,45 @@ impl Controller {
         how: &How,
         edit: &dyn Fn(&Tree) -> Result<Tree, Findings>,
     ) -> Result<Changed, NotChanged> {
-        let mut in_force = self.in_force.lock();
+        for _ in 0..TRIES {
+            let before = self.changeable(how)?;
+            // Without the lock: a large change takes seconds, in which nodes join and other changes come to their end.
+            let planned = self.planned(&before, how, edit)?;
+            if how.dry_run || planned.difference.is_empty() {
+                return Ok(planned.changed);
+            }
+
+            let in_force = self.in_force.lock();
+            if in_force.published.revision == before.revision {
+                self.may_change(&in_force, how)?;
+                return self.carry_out(in_force, planned, how);
+            }
+        }
+        let reason = "other changes came before this one each time; try again";
+        Err(NotChanged::Conflict(reason.to_owned()))
+    }
+
+    /// The state that a change may begin from.
+    fn changeable(&self, how: &How) -> Result<Arc<Published>, NotChanged> {
+        let in_force = self.in_force.lock();
         self.may_change(&in_force, how)?;
-        // The tree is edited under the lock, so that two changes never begin from the same one.
-        let tree = edit(&in_force.published.tree).map_err(NotChanged::Invalid)?;
+        Ok(in_force.published.clone())
+    }
+
+    /// A change of a state, if nothing is in its way.
+    fn planned(
+        &self,
+        before: &Published,
+        how: &How,
+        edit: &dyn Fn(&Tree) -> Result<Tree, Findings>,
+    ) -> Result<PlannedChange, NotChanged> {
+        let tree = edit(&before.tree).map_err(NotChanged::Invalid)?;
         let tree = Arc::new(tree);
-        let difference = Difference::between(&in_force.published.tree, &tree);
-        let next = self.next(&in_force, &tree, how)?;
+        let difference = Difference::between(&before.tree, &tree);
+        let next = self.next(before, &tree, how)?;
         let changed = Changed {
-            guarded: self.guarded(&in_force.published, &next, &difference, how),
-            ..self.described(&difference, &in_force.published, &next)
+            guarded: self.guarded(before, &next, &difference, how),
+            ..self.described(&difference, before, &next)
         };
         if !changed.guarded.is_empty() && !how.dry_run {
             return Err(NotChanged::Guarded(format!(
@@ -50,17 +94,34 @@ impl Controller {
                 changed.guarded.join("\n")
             )));
         }
-        if how.dry_run || difference.is_empty() {
-            return Ok(Changed {
-                revision: if how.dry_run {
-                    changed.revision
-                } else {
-                    in_force.published.revision
-                },
+        let revision = match how.dry_run || !difference.is_empty() {
+            true => changed.revision,
+            false => before.revision,
+        };
+        Ok(PlannedChange {
+            tree,
+            difference,
+            next,
+            changed: Changed {
+                revision,
                 ..changed
-            });
-        }
+            },
+        })
+    }
 
+    /// Keeps a change of the state in force, and lets it spread.
+    fn carry_out(
+        &self,
+        mut in_force: MutexGuard<'_, InForce>,
+        planned: PlannedChange,
+        how: &How,
+    ) -> Result<Changed, NotChanged> {
+        let PlannedChange {
+            tree,
+            difference,
+            next,
+            changed,
+        } = planned;
         // They are about the documents of before, too: nodes may have them though the change is not made.
         let kept = self.authority.keep_endorsements(&how.endorsements);
         kept.map_err(|error| NotChanged::Store(error.to_string()))?;
@@ -105,11 +166,10 @@ impl Controller {
     /// The state after a change.
     fn next(
         &self,
-        in_force: &InForce,
+        before: &Published,
         tree: &Arc<Tree>,
         how: &How,
     ) -> Result<Published, NotChanged> {
-        let before = &in_force.published;
         let documents =
             compiled(tree, &self.about.trust_domain, Some(before)).map_err(NotChanged::Invalid)?;
         Ok(Published {

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hermes_api::Operation;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -15,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::admin::{Answered, Failed, OUTCOME, REQUEST, dispatch};
@@ -27,9 +27,9 @@ const CONNECTIONS: usize = 256;
 
 /// Requests of one user that are worked on at once; others wait.
 #[doc(alias = "bound")]
-const REQUESTS: usize = 16;
+const REQUESTS: usize = 8;
 
-/// Requests of one user at once that are longer than [`SHORT`]; others are read later.
+/// Requests of one user at once that are longer than [`SHORT`]; others are read when these are answered.
 #[doc(alias = "bound")]
 const LONG_REQUESTS: usize = 2;
 
@@ -148,14 +148,14 @@ async fn one(operator: Operator, stream: UnixStream) {
 }
 
 async fn answer(operator: Operator, request: Request<Incoming>) -> Response<Full<Bytes>> {
-    let answered = match operation(&operator, request).await {
+    let answered = match asked(&operator.room, request).await {
         // It waits for the end of a change, and works on nothing.
-        Ok(operation) if operation.path == OUTCOME => {
-            dispatch(operator.controller, operation).await
+        Ok(asked) if asked.operation.path == OUTCOME => {
+            dispatch(operator.controller, asked.operation).await
         }
-        Ok(operation) => {
+        Ok(asked) => {
             let _turn = operator.room.requests.acquire().await;
-            dispatch(operator.controller, operation).await
+            dispatch(operator.controller, asked.operation).await
         }
         Err(failed) => Answered::from(Err(failed)),
     };
@@ -165,7 +165,13 @@ async fn answer(operator: Operator, request: Request<Incoming>) -> Response<Full
     response
 }
 
-async fn operation(operator: &Operator, request: Request<Incoming>) -> Result<Operation, Failed> {
+/// A request, and its turn among the long ones until it is answered.
+struct AskedOperation<'a> {
+    operation: Operation,
+    _long: Option<SemaphorePermit<'a>>,
+}
+
+async fn asked(room: &Room, request: Request<Incoming>) -> Result<AskedOperation<'_>, Failed> {
     let changes = match *request.method() {
         Method::GET => false,
         Method::POST => true,
@@ -173,45 +179,45 @@ async fn operation(operator: &Operator, request: Request<Incoming>) -> Result<Op
             return Err(Failed::new(StatusCode::METHOD_NOT_ALLOWED, "GET or POST"));
         }
     };
-    let path = request.uri().path().to_owned();
-    let query = request.uri().query().unwrap_or_default().to_owned();
-    let late = |_| {
-        Failed::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "the request came too slowly, or after others of this user",
-        )
-    };
-    let body = timeout(BODY, content(operator, request.into_body()));
-    let body = body.await.map_err(late)??;
-    Ok(Operation {
+    let operation = Operation {
         changes,
-        path,
-        query,
-        body,
-    })
+        path: request.uri().path().to_owned(),
+        query: request.uri().query().unwrap_or_default().to_owned(),
+        body: Vec::new(),
+    };
+    let reading = timeout(BODY, with_body(room, operation, request.into_body()));
+    let late = "the request came too slowly, or after others of this user";
+    reading
+        .await
+        .map_err(|_| Failed::new(StatusCode::REQUEST_TIMEOUT, late))?
 }
 
-async fn content(operator: &Operator, mut body: Incoming) -> Result<Vec<u8>, Failed> {
-    let mut content = BytesMut::new();
+async fn with_body(
+    room: &Room,
+    mut operation: Operation,
+    mut body: Incoming,
+) -> Result<AskedOperation<'_>, Failed> {
     let mut long = None;
     while let Some(frame) = body.frame().await {
         let broken = |error: hyper::Error| Failed::new(StatusCode::BAD_REQUEST, error.to_string());
         let Ok(data) = frame.map_err(broken)?.into_data() else {
             continue;
         };
-        let length = content.len() + data.len();
+        let length = operation.body.len() + data.len();
         if length > REQUEST {
             let reason = format!("a request has {REQUEST} bytes at most");
             return Err(Failed::new(StatusCode::PAYLOAD_TOO_LARGE, reason));
         }
         if length > SHORT && long.is_none() {
             // It is never closed; the time for the request goes on meanwhile.
-            long = operator.room.long.acquire().await.ok();
+            long = room.long.acquire().await.ok();
         }
-        content.extend_from_slice(&data);
+        operation.body.extend_from_slice(&data);
     }
-    drop(long);
-    Ok(content.into())
+    Ok(AskedOperation {
+        operation,
+        _long: long,
+    })
 }
 
 #[cfg(test)]

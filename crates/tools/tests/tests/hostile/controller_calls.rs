@@ -85,6 +85,14 @@ fn service(name: &str) -> String {
 #[test]
 fn a_member_that_calls_without_end_is_closed_and_other_nodes_are_changed() {
     let hub = Hub::start();
+    for name in ["yard", "evil"] {
+        let listen = free::tcp();
+        let spec = format!("{{ listen: {listen}, reach: [{listen}] }}");
+        let node = format!(
+            "apiVersion: hermes/v1\nkind: Node\nmetadata: {{ name: {name} }}\nspec: {spec}\n"
+        );
+        hub.apply(&node, &["--force"]);
+    }
     let _yard = hub.member("yard");
     let evil = hub.member("evil");
     hub.apply(&service("before"), &[]);

@@ -77,7 +77,7 @@ fn a_file_of_mistakes_without_end_is_refused_while_other_commands_are_answered()
             break ended.code();
         }
         assert!(
-            began.elapsed() < Duration::from_secs(120),
+            began.elapsed() < Duration::from_secs(60),
             "it is not refused"
         );
     };

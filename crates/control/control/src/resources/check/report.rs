@@ -10,6 +10,8 @@ pub(super) struct Report<'t> {
     pub(super) tree: &'t Tree,
     pub(super) graph: Graph<'t>,
     pub(super) findings: Findings,
+    /// Mistakes for which the nearest name is still looked for.
+    searches: usize,
 }
 
 impl<'t> Report<'t> {
@@ -18,6 +20,7 @@ impl<'t> Report<'t> {
             tree,
             graph: Graph::new(tree),
             findings: Findings::default(),
+            searches: SEARCHES,
         }
     }
 
@@ -40,11 +43,26 @@ impl<'t> Report<'t> {
         if self.tree.resource(&wanted).is_some() {
             return true;
         }
-        let known = self.known(key, kind);
-        let remedy = instead(name.as_str(), &known, kind);
+        let remedy = self.instead(name.as_str(), kind, |report| report.known(key, kind));
         let word = kind.word().to_ascii_lowercase();
         self.add(key, field, format!("there is no {word} `{name}`"), remedy);
         false
+    }
+
+    /// The remedy for an unknown name of a kind: the nearest one that is known, or some of those that there are.
+    pub(super) fn instead<K: AsRef<str>>(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        known: impl FnOnce(&Self) -> Vec<K>,
+    ) -> String {
+        let Some(left) = self.searches.checked_sub(1) else {
+            return format!("write a resource of the kind {kind}");
+        };
+        self.searches = left;
+        let known = known(self);
+        let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+        instead(name, &known, kind)
     }
 
     /// Names of a kind that the author of a resource may know: those of its tenant, and the operator's nodes.
@@ -103,12 +121,15 @@ impl<'t> Report<'t> {
     }
 }
 
+/// Mistakes of a tree for which the nearest name is looked for: each search goes through all names of a kind.
+#[doc(alias = "bound")]
+const SEARCHES: usize = 20;
+
 /// Names in a remedy: more of them help no one.
 #[doc(alias = "bound")]
 const SHOWN_NAMES: usize = 10;
 
-/// The remedy for an unknown name: the nearest one, or some of those that there are.
-pub(super) fn instead(name: &str, known: &[&str], kind: Kind) -> String {
+fn instead(name: &str, known: &[&str], kind: Kind) -> String {
     if let Some(near) = nearest(name, known.iter().copied()) {
         return format!("did you mean `{near}`?");
     }

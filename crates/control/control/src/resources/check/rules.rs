@@ -2,7 +2,7 @@
 
 use hermes_config::model::{UserMatch, UserPattern};
 
-use super::report::{Report, instead};
+use super::report::Report;
 use super::tenants::member;
 use crate::resources::specs::PolicySpec;
 use crate::resources::{Key, Kind, Spec};
@@ -83,9 +83,15 @@ pub(super) fn users_of(key: &Key, field: &str, users: &[UserMatch], report: &mut
 
 fn group_of(key: &Key, field: &str, pattern: &UserPattern, report: &mut Report<'_>) {
     let Some(name) = pattern.group() else { return };
-    let known = report.known(key, Kind::Group);
-    if !known.contains(&name) {
-        let remedy = instead(name, &known, Kind::Group);
+    // A name that no resource can have is none of a group, either.
+    let is_known = name.parse().is_ok_and(|name| {
+        report
+            .tree
+            .resource(&key.sibling(Kind::Group, &name))
+            .is_some()
+    });
+    if !is_known {
+        let remedy = report.instead(name, Kind::Group, |report| report.known(key, Kind::Group));
         report.add(key, field, format!("there is no group `{name}`"), remedy);
     }
 }

@@ -1,6 +1,6 @@
 //! Slices, and the devices that reach them.
 
-use super::report::{Report, instead};
+use super::report::Report;
 use super::rules::users_of;
 use crate::resources::{Kind, SliceName, Spec};
 
@@ -32,12 +32,12 @@ pub(super) fn slices(report: &mut Report<'_>) {
             if tree.resource(&slice.0).is_some() {
                 continue;
             }
-            let known = tree.of_kind(Kind::Slice);
-            let known: Vec<String> = known
-                .map(|slice| SliceName(slice.key().clone()).to_string())
-                .collect();
-            let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            let remedy = instead(&slice.to_string(), &known, Kind::Slice);
+            let known = |_: &Report<'_>| {
+                let known = tree.of_kind(Kind::Slice);
+                let known = known.map(|slice| SliceName(slice.key().clone()).to_string());
+                known.collect::<Vec<_>>()
+            };
+            let remedy = report.instead(&slice.to_string(), Kind::Slice, known);
             let field = format!("spec.slices[{index}]");
             report.add(key, &field, format!("there is no slice `{slice}`"), remedy);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hermes_api::Name;
 use hermes_config::model::{HostMatch, TargetMatch, UserMatch};
 
-use super::report::{Report, instead};
+use super::report::Report;
 use crate::resources::key::DEFAULT_TENANT;
 use crate::resources::{Key, Kind, NameSpec, Resource, Spec, TenantSpec};
 
@@ -23,11 +23,12 @@ pub(super) fn tenants(report: &mut Report<'_>) {
             continue;
         }
         if tree.tenant(&key.tenant).is_none() {
-            let known = tree
-                .of_kind(Kind::Tenant)
-                .map(|tenant| tenant.key().name.as_str());
-            let known: Vec<&str> = known.collect();
-            let remedy = instead(key.tenant.as_str(), &known, Kind::Tenant);
+            let known = |_: &Report<'_>| {
+                let known = tree.of_kind(Kind::Tenant);
+                let known = known.map(|tenant| tenant.key().name.as_str());
+                known.collect::<Vec<_>>()
+            };
+            let remedy = report.instead(key.tenant.as_str(), Kind::Tenant, known);
             let reason = format!("there is no tenant `{}`", key.tenant);
             report.add(key, "metadata.tenant", reason, remedy);
         }
