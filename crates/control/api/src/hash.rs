@@ -94,10 +94,14 @@ fn digit(byte: u8) -> Result<u8, BadHash> {
 
 impl fmt::Display for Hash {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in self.0 {
-            write!(out, "{byte:02x}")?;
-        }
-        Ok(())
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
+        // As one text: trees of thousands of resources are written with each change.
+        let digits = self
+            .0
+            .iter()
+            .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+        out.write_str(&digits.collect::<String>())
     }
 }
 

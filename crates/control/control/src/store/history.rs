@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::awaited::Awaited;
+use super::entries::{Entry, reached_by, tree_blob, tree_entries};
 use super::{Act, Audit, KeptBlob, RecordChange, Store, StoreError, backup};
 use crate::resources::{Key, Origin, Resource, Tree};
 
@@ -57,16 +58,6 @@ pub struct State {
     pub time: u64,
     /// Why.
     pub message: String,
-}
-
-/// A resource in the blob of a tree.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Entry {
-    hash: Hash,
-    /// Where it was written, so that mistakes can be placed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    origin: Option<Hash>,
 }
 
 /// A state to be made.
@@ -170,7 +161,7 @@ impl History {
         let mut newest = self.newest(state.map(|state| state.tree))?;
         let mut blobs = Vec::new();
         let entries = tree_entries(commit.tree, &newest.blobs, &mut blobs);
-        let tree = blob_of(&entries);
+        let tree = tree_blob(&entries);
         let state = State {
             revision: head.next(),
             parent,
@@ -444,35 +435,6 @@ fn checked(hash: &Hash, bytes: Vec<u8>) -> Result<Vec<u8>, StoreError> {
 fn parsed<T: DeserializeOwned>(hash: &Hash, bytes: &[u8]) -> Result<T, StoreError> {
     let read = serde_json::from_slice(bytes);
     read.map_err(|error| StoreError::new(format!("blob {hash}: {error}")))
-}
-
-fn reached_by(entries: &BTreeMap<Key, Entry>) -> impl Iterator<Item = Hash> + '_ {
-    let entries = entries.values();
-    entries.flat_map(|entry| std::iter::once(entry.hash).chain(entry.origin))
-}
-
-/// The entries of a tree; the blobs of its resources that are not known are added to `blobs`.
-fn tree_entries(
-    tree: &Tree,
-    known: &BTreeSet<Hash>,
-    blobs: &mut Vec<Vec<u8>>,
-) -> BTreeMap<Key, Entry> {
-    let mut entries = BTreeMap::new();
-    for resource in tree.resources() {
-        let key = resource.key();
-        let entry = Entry {
-            hash: resource.hash(),
-            origin: tree.origin_hash(key),
-        };
-        if !known.contains(&entry.hash) {
-            blobs.push(resource.canonical());
-        }
-        if entry.origin.is_some_and(|hash| !known.contains(&hash)) {
-            blobs.extend(tree.origin(key).map(Origin::canonical));
-        }
-        entries.insert(key.clone(), entry);
-    }
-    entries
 }
 
 fn blob_of(content: &impl Serialize) -> Vec<u8> {

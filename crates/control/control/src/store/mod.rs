@@ -7,6 +7,7 @@ mod audit;
 mod awaited;
 mod backup;
 mod cache;
+mod entries;
 mod error;
 mod etcd;
 pub mod history;
