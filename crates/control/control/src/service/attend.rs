@@ -1,6 +1,8 @@
 //! The stream of one node: offers what it should have, sends the parts that it lacks, hears how it goes.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hermes_api::{
@@ -10,7 +12,7 @@ use hermes_api::{
 use hermes_net::clock::unix_seconds;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
 use super::controller::Controller;
@@ -29,8 +31,20 @@ const WAITING: usize = 2;
 /// The longest time until a certificate is looked at again.
 const LOOK: Duration = Duration::from_secs(3600);
 
+/// A message to a node, or the end of its stream. Boxed: a channel has room for 32 of them at once, and most nodes are silent.
+type Outgoing = Box<Result<ControllerMessage, Status>>;
+
 /// Messages to a node.
-pub(super) type Messages = ReceiverStream<Result<ControllerMessage, Status>>;
+pub(super) struct Messages(mpsc::Receiver<Outgoing>);
+
+impl Stream for Messages {
+    type Item = Result<ControllerMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let message = self.0.poll_recv(context);
+        message.map(|message| message.map(|message| *message))
+    }
+}
 
 /// Begins a stream with a member.
 pub(super) fn begin(
@@ -39,21 +53,40 @@ pub(super) fn begin(
     messages: Streaming<AgentMessage>,
 ) -> Messages {
     let (out, stream) = mpsc::channel(WAITING);
+    // It is moved from future to future, and each would have room for it.
+    let mut messages = Box::new(messages);
     tokio::spawn(async move {
-        if let Err(status) = carry(&controller, member, messages, &out).await {
+        if let Err(status) = carry(&controller, member, &mut messages, &out).await {
             // A node that reads no more is not told.
-            let _ = out.send(Err(status)).await;
+            let _ = out.send(Box::new(Err(status))).await;
         }
     });
-    ReceiverStream::new(stream)
+    Messages(stream)
 }
 
 async fn carry(
     controller: &Arc<Controller>,
     member: Member,
-    mut messages: Streaming<AgentMessage>,
-    out: &mpsc::Sender<Result<ControllerMessage, Status>>,
+    messages: &mut Streaming<AgentMessage>,
+    out: &mpsc::Sender<Outgoing>,
 ) -> Result<(), Status> {
+    // Boxed, as all that does not last: what lasts is the wait for the next message, thousands of times.
+    let Some(mut stream) = Box::pin(introduced(controller, member, messages, out)).await? else {
+        return Ok(());
+    };
+    let ended = stream.run(messages).await;
+    // Also after an error, or the node would be waited for in changes.
+    controller.left(&stream.node, stream.session.id);
+    ended
+}
+
+/// The stream of a member that has said hello; `None` if it has to attend another controller.
+async fn introduced<'a>(
+    controller: &'a Arc<Controller>,
+    member: Member,
+    messages: &mut Streaming<AgentMessage>,
+    out: &'a mpsc::Sender<Outgoing>,
+) -> Result<Option<NodeStream<'a>>, Status> {
     let hello = timeout(HELLO, messages.message()).await;
     let hello = hello.map_err(|_| Status::deadline_exceeded("no hello came"))??;
     let Some(agent_message::Content::Hello(hello)) = hello.and_then(|message| message.content)
@@ -68,15 +101,15 @@ async fn carry(
             content: Some(elsewhere),
         };
         // A node that is gone is told by the next one that it attends.
-        let _ = out.send(Ok(message)).await;
-        return Ok(());
+        let _ = out.send(Box::new(Ok(message))).await;
+        return Ok(None);
     }
     let node = member.node.clone();
     let expires = member.expires;
     let user = member.user.clone();
     keep_sealing_key(controller, &node, &hello).await?;
     let session = controller.came(arrival(member, &hello)?);
-    let mut stream = NodeStream {
+    Ok(Some(NodeStream {
         controller,
         node: node.clone(),
         session: session.clone(),
@@ -88,11 +121,7 @@ async fn carry(
             Hash::try_from(&*hello.content).ok(),
         ),
         expires,
-    };
-    let ended = stream.run(&mut messages).await;
-    // Also after an error, or the node would be waited for in changes.
-    controller.left(&node, session.id);
-    ended
+    }))
 }
 
 /// Remembers the key that secrets of the node are sealed to, also for the time when it is away.
@@ -134,7 +163,7 @@ struct NodeStream<'a> {
     controller: &'a Arc<Controller>,
     node: Name,
     session: Session,
-    out: &'a mpsc::Sender<Result<ControllerMessage, Status>>,
+    out: &'a mpsc::Sender<Outgoing>,
     offering: Offering,
     /// Unix seconds at which the node's certificate ends, and the stream with it.
     expires: u64,
@@ -146,20 +175,20 @@ impl NodeStream<'_> {
         // A controller that is alone has nothing to tell.
         let mut is_alone = self.controller.leadership.is_alone();
         if !is_alone {
-            self.say(self.controller.told_controllers()).await?;
+            Box::pin(self.say(self.controller.told_controllers())).await?;
         }
-        self.follow().await?;
+        Box::pin(self.follow()).await?;
         loop {
             // The stream lasts no longer than the certificate that opened it.
             let left = Duration::from_secs(self.expires.saturating_sub(unix_seconds()));
             tokio::select! {
-                () = self.session.wake.notified() => self.follow().await?,
+                () = self.session.wake.notified() => Box::pin(self.follow()).await?,
                 changed = controllers.changed(), if !is_alone => {
                     is_alone = changed.is_err();
-                    self.say(self.controller.told_controllers()).await?;
+                    Box::pin(self.say(self.controller.told_controllers())).await?;
                 }
                 message = messages.message() => match message? {
-                    Some(message) => self.heard(message).await?,
+                    Some(message) => Box::pin(self.heard(message)).await?,
                     None => return Ok(()),
                 },
                 // The clock of timers stops with the machine: a long wait is cut in pieces.
@@ -228,7 +257,7 @@ impl NodeStream<'_> {
         let message = ControllerMessage {
             content: Some(content),
         };
-        let sent = self.out.send(Ok(message)).await;
+        let sent = self.out.send(Box::new(Ok(message))).await;
         sent.map_err(|_| Status::cancelled("the node is gone"))
     }
 }

@@ -17,7 +17,6 @@ use hermes_net::clock::unix_seconds;
 use hyper::body::Incoming;
 use prost::Message;
 use rustls::pki_types::CertificateDer;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::codec::{BufferSettings, Codec};
 use tonic::server::Grpc;
@@ -25,7 +24,7 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::{ProstDecoder, ProstEncoder};
 
 use super::admin::{self, REQUEST};
-use super::attend;
+use super::attend::{self, Messages};
 use super::calls::Calls;
 use super::controller::Controller;
 use crate::authority::Member;
@@ -192,7 +191,7 @@ async fn attend(
     controller: Arc<Controller>,
     caller: Caller,
     request: Request<Streaming<AgentMessage>>,
-) -> Result<Response<ReceiverStream<Result<ControllerMessage, Status>>>, Status> {
+) -> Result<Response<Messages>, Status> {
     let member = judge(controller.clone(), caller).await?;
     let messages = attend::begin(controller, member, request.into_inner());
     Ok(Response::new(messages))

@@ -21,9 +21,10 @@ const BLOBS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("blobs");
 /// Contents by their keys.
 const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("records");
 
-/// Bytes of memory that the store keeps of its file.
+/// Bytes of memory that the store keeps of its file, which the kernel keeps as well: the members of thousands of nodes are read when they come,
+/// and then not for days.
 #[doc(alias = "bound")]
-const CACHE: usize = 32 * 1024 * 1024;
+const CACHE: usize = 8 * 1024 * 1024;
 
 /// A store in one file, which one process has at a time.
 pub struct RedbStore {
