@@ -40,6 +40,7 @@ decoders! {
     qpack_keeps_its_invariants: qpack;
     quic_version_keeps_its_invariants: quic_version;
     resumable_keeps_its_invariants: resumable;
+    socks_keeps_its_invariants: socks;
     trace_context_keeps_its_invariants: trace_context;
     udp_bind_keeps_its_invariants: udp_bind;
     udp_template_keeps_its_invariants: udp_template;

@@ -44,6 +44,7 @@
 //! | [`proxy_protocol`] | the PROXY protocol of HAProxy, versions 1 and 2 |
 //! | [`protobuf`] | the encoding of Protocol Buffers |
 //! | [`credentials`] | RFC 9110, section 11.7, RFC 7617, RFC 6750 |
+//! | [`socks`] | RFC 1928 and RFC 1929, and the memos of SOCKS4 and SOCKS4a |
 //! | [`trace_context`] | W3C Trace Context, Level 1 and Level 2 |
 //!
 //! Every decoder has a `fuzz_one` that states its invariants; `fuzz.rs` runs all of them over a committed corpus.
@@ -86,6 +87,7 @@ pub mod quic_version;
 pub mod refusal_id;
 pub mod resumable;
 pub mod session_field;
+pub mod socks;
 pub mod trace_context;
 pub mod transform;
 pub mod udp_bind;
