@@ -35,6 +35,10 @@ fn one_key_says_the_kind() {
 
     for (keys, kind) in [
         ("http: 127.0.0.1:1, gateway: true", "http"),
+        (
+            "socks: 127.0.0.1:1, auth: { basic: { file: users } }",
+            "socks",
+        ),
         ("udp: 127.0.0.1:1, target: a:1, datagrams: {}", "udp"),
         ("attach: next, accepts: [user]", "attach"),
         ("tun: hermes0, set: { user: bob }", "tun"),
@@ -45,7 +49,7 @@ fn one_key_says_the_kind() {
 
 #[test]
 fn every_listener_has_one_kind() {
-    let remedy = "give one of `http`, `tcp`, `udp`, `attach` and `tun`";
+    let remedy = "give one of `http`, `socks`, `tcp`, `udp`, `attach` and `tun`";
     finds(
         "  \"a.b\": {}\n  more: { user: bob }",
         &[
@@ -87,7 +91,7 @@ fn keys_of_another_kind_are_refused_where_they_stand() {
     pac: all
     datagrams: { hold_time: 5s }",
         &[
-            "n:6:11: listeners.db.auth: `auth` is for `http` listeners; remove it, and name the user of the traffic with `user`",
+            "n:6:11: listeners.db.auth: `auth` is for `http` and `socks` listeners; remove it, and name the user of the traffic with `user`",
             "n:7:5: listeners.db.accepts: `accepts` is for `http` and `attach` listeners; remove it, or make it an `http` listener",
             "n:8:10: listeners.db.pac: `pac` is for `http` listeners; remove it, or make it an `http` listener",
             "n:9:5: listeners.db.datagrams: `datagrams` is for `udp` listeners; remove it, or put it on a route",

@@ -49,7 +49,10 @@ fn sender<'a>(name: &'a str, listener: &'a Listener) -> Option<Sender<'a>> {
     match &listener.kind {
         ListenerKind::Tun(listener) => of_packets(name, &listener.tun),
         ListenerKind::Udp(udp) => of_datagrams(name, udp.purpose.target.as_ref()?),
-        ListenerKind::Http(_) | ListenerKind::Tcp(_) | ListenerKind::Attach(_) => None,
+        ListenerKind::Http(_)
+        | ListenerKind::Socks(_)
+        | ListenerKind::Tcp(_)
+        | ListenerKind::Attach(_) => None,
     }
 }
 

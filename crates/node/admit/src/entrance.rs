@@ -3,7 +3,7 @@
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use hermes_identity::AuthContext;
+use hermes_identity::{AuthContext, Identity};
 use hermes_net::clock::unix_seconds;
 use hermes_net::{Drain, StreamInfo};
 use hermes_plug::door::DoorId;
@@ -28,10 +28,19 @@ pub struct Entrance {
     pub tunnel: Option<Arc<str>>,
     /// Whose the tunnel of IP packets is that it is made of, if it is. It proves itself by nothing else.
     pub carrier: Option<Arc<AuthContext>>,
-    /// The user whom the listener's ingress has found out by itself.
-    pub proven: Option<Arc<str>>,
+    /// What its client has proved before any request.
+    pub proven: Option<Proven>,
     /// The connection that it came on; none where that is not one of HTTP that a client opened.
     pub connection: Option<Arc<Connection>>,
+}
+
+/// The proof of a client's user that came before its requests.
+#[derive(Debug, Clone)]
+pub enum Proven {
+    /// The word of the listener's ingress that it is this user.
+    Word(Arc<str>),
+    /// A password that was right.
+    Identity(Arc<Identity>),
 }
 
 /// The state of one connection of a client.
@@ -62,8 +71,44 @@ impl Entrance {
     #[must_use]
     pub fn of_user(&self, user: &str) -> Self {
         Self {
-            proven: Some(user.into()),
+            proven: Some(Proven::Word(user.into())),
             ..self.clone()
+        }
+    }
+
+    /// Whether clients are asked for a password now: whether they must show it; `None` where they are not asked.
+    pub fn requires_password(&self) -> Option<bool> {
+        let snapshot = self.worker.snapshot();
+        self.rules_in(&snapshot).authenticator.requires_password()
+    }
+
+    /// The same entrance for exchanges of one who has this user's password; `None` if it is wrong, or there is no turn to check it.
+    pub async fn of_password(
+        &self,
+        user: &[u8],
+        password: &[u8],
+        source: &StreamInfo,
+    ) -> Option<Self> {
+        let rules = self.rules_in(&self.worker.snapshot());
+        let checked = rules
+            .authenticator
+            .authenticate_password(user, password, source, unix_seconds())
+            .await;
+        match checked {
+            Ok(identity) => Some(Self {
+                proven: Some(Proven::Identity(Arc::new(identity))),
+                ..self.clone()
+            }),
+            Err(challenge) => {
+                rules.telemetry.auth_failure(challenge.scheme);
+                tracing::debug!(
+                    listener = %rules.name,
+                    peer = %source.peer,
+                    "a password was refused: {}",
+                    challenge.reason
+                );
+                None
+            }
         }
     }
 

@@ -85,6 +85,28 @@ impl Entry<'_> {
         Ok(self.known(identity, Fields::new(), head))
     }
 
+    /// The same where the client has shown a password before its request, which may have been long ago.
+    ///
+    /// # Errors
+    /// The listener would not accept it now.
+    pub(crate) fn identify_again(
+        &self,
+        identity: &Identity,
+        head: &RequestHead,
+    ) -> Result<AuthContext, Refusal> {
+        let authenticator = &self.listener.authenticator;
+        let user = identity.user.as_deref();
+        authenticator
+            .still_accepts(&identity.proof, user, unix_seconds())
+            .map_err(|reason| {
+                self.listener.telemetry.auth_failure("basic");
+                Refusal::new(ProxyError::HttpRequestDenied, reason)
+                    .status(StatusCode::FORBIDDEN)
+                    .at(Phase::Identify, self.key("auth"))
+            })?;
+        Ok(self.known(identity.clone(), Fields::new(), head))
+    }
+
     fn challenged(&self, challenge: Challenge) -> Refusal {
         self.listener.telemetry.auth_failure(challenge.scheme);
         Refusal::new(ProxyError::HttpRequestDenied, challenge.reason)

@@ -118,6 +118,32 @@ impl Authenticator {
         found.map_err(|refusal| Challenge::new(refusal, &self.schemes(), gateway))
     }
 
+    /// Checks a user and a password that came by no field, as of SOCKS, at Unix time `now` in seconds. They are judged as those of Basic are:
+    /// with the same turns and pauses.
+    ///
+    /// # Errors
+    /// The response to send to a client of HTTP.
+    pub async fn authenticate_password(
+        &self,
+        user: &[u8],
+        password: &[u8],
+        source: &StreamInfo,
+        now: u64,
+    ) -> Result<Identity, Challenge> {
+        let refused = |refusal| Challenge::new(refusal, &self.schemes(), false);
+        let shown = Credentials::of_password(user, password).ok_or_else(|| refused(Refusal::Basic));
+        let certificate = source.tls.as_ref().and_then(|tls| tls.certificate.clone());
+        self.check(Some(shown?), certificate, source.peer, now)
+            .await
+            .map_err(refused)
+    }
+
+    /// Whether clients are asked for a password: whether they must show it; `None` where they are not asked.
+    #[must_use]
+    pub fn requires_password(&self) -> Option<bool> {
+        self.basic.as_ref().map(|_| !self.optional)
+    }
+
     /// Takes the word of the listener's ingress that this is the user, where nothing else has to be shown.
     ///
     /// # Errors

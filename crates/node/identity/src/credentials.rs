@@ -21,6 +21,19 @@ pub(crate) enum Credentials {
 }
 
 impl Credentials {
+    /// A user and a password that came apart; `None` where no pair of Basic could be theirs (RFC 7617 section 2).
+    pub fn of_password(user: &[u8], password: &[u8]) -> Option<Self> {
+        let user = std::str::from_utf8(user).ok()?;
+        let password = std::str::from_utf8(password).ok()?;
+        if user.contains(':') || user.chars().chain(password.chars()).any(char::is_control) {
+            return None;
+        }
+        Some(Self::Basic {
+            user: user.to_owned(),
+            password: password.to_owned(),
+        })
+    }
+
     /// The scheme's name.
     pub fn scheme(&self) -> &'static str {
         match self {

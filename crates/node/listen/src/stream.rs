@@ -82,7 +82,8 @@ fn spawn(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
 /// The same for a client that is known.
 fn serve_known(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
     let own = watch.clone();
-    if entrance.rules.config.tcp().is_some() {
+    let config = &entrance.rules.config;
+    if config.tcp().is_some() || config.socks().is_some() {
         watch.spawn(tcp::connection(entrance, stream, own, held));
     } else {
         watch.spawn(http::connection(Client::new(entrance, stream, own, held)));

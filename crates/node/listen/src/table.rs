@@ -40,7 +40,7 @@ pub struct ListenerTable {
 pub struct ListenerView {
     /// Its name.
     pub name: String,
-    /// `http`, `tcp`, `udp`, `attach` or `tun`.
+    /// `http`, `socks`, `tcp`, `udp`, `attach` or `tun`.
     pub kind: &'static str,
     /// Where it is bound; of `attach`, the upstream and the name; of `tun`, the device.
     pub address: String,

@@ -1,4 +1,4 @@
-//! `tcp` listeners: an ingress makes an exchange of every connection.
+//! `tcp` and `socks` listeners: an ingress makes an exchange of every connection.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use hermes_exchange as pipeline;
 use hermes_net::shared_socket::DatagramSocket;
 use hermes_net::{Stream, Watch};
 use hermes_plug::arrival::Arrival;
-use hermes_plug::{Gate, Serving, Takes};
+use hermes_plug::{CheckingPassword, Gate, Serving, ShownPassword, Takes};
 
 use super::stream::Held;
 
@@ -58,5 +58,21 @@ impl Takes for Inside {
 
     fn of_user(&self, user: &str) -> Arc<dyn Takes> {
         Arc::new(Self(self.0.of_user(user)))
+    }
+
+    fn requires_password(&self) -> Option<bool> {
+        self.0.requires_password()
+    }
+
+    fn of_password<'a>(&'a self, shown: ShownPassword<'a>) -> CheckingPassword<'a> {
+        Box::pin(async move {
+            let ShownPassword {
+                user,
+                password,
+                source,
+            } = shown;
+            let known = self.0.of_password(user, password, source).await?;
+            Some(Arc::new(Self(known)) as Arc<dyn Takes>)
+        })
     }
 }

@@ -34,6 +34,7 @@ pub(super) fn wanted(
             ]
         }
         ListenerKind::Tcp(tcp) => one(Serves::Streams, At::Address(tcp.address.clone())),
+        ListenerKind::Socks(socks) => one(Serves::Streams, At::Address(socks.address.clone())),
         ListenerKind::Udp(udp) => one(Serves::Datagrams, At::Address(udp.address.clone())),
         ListenerKind::Attach(listener) => {
             one(Serves::Attachments, attached(document, &listener.attach))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hermes_config::model::HostPort;
 use hermes_net::shared_socket::DatagramSocket;
-use hermes_net::{Stream, Watch};
+use hermes_net::{Stream, StreamInfo, Watch};
 
 use crate::arrival::Arrival;
 use crate::settings::Settings;
@@ -26,7 +26,8 @@ use crate::settings::Settings;
 ///   returns. Anything that is not an exchange yet leaves no record.
 /// - **Charged**: the connection counts against the listener's `limits`; the exchange against those of its user. Sessions of UDP that it
 ///   keeps it must bound itself.
-/// - **User**: one whom it has found out by itself, by a password of SOCKS or the owner of a socket, it hands in [through a gate of this
+/// - **User**: one who shows a password that the listener's `auth` asks for, it hands in [through a gate of
+///   it](Gate::of_password); one whom it has found out by itself, by a password of its own or the owner of a socket, it hands in [through a gate of this
 ///   user](Gate::of_user). Otherwise the listener's `user` says whose the traffic is.
 /// - **Runs** on the worker that accepted the connection, many at once on one thread: it must not block. It is shared by all workers.
 pub trait Ingress: Send + Sync {
@@ -54,6 +55,20 @@ pub trait Ingress: Send + Sync {
 /// A connection that is served, or an exchange that is carried.
 pub type Serving<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
+/// A user and a password that a client shows, in the bytes that it sent.
+#[derive(Clone, Copy)]
+pub struct ShownPassword<'a> {
+    /// The user.
+    pub user: &'a [u8],
+    /// The password.
+    pub password: &'a [u8],
+    /// Its connection.
+    pub source: &'a StreamInfo,
+}
+
+/// A password that is being checked.
+pub type CheckingPassword<'a> = Pin<Box<dyn Future<Output = Option<Arc<dyn Takes>>> + Send + 'a>>;
+
 /// Where an ingress hands in exchanges.
 #[derive(Clone)]
 pub struct Gate(Arc<dyn Takes>);
@@ -68,6 +83,12 @@ pub trait Takes: Send + Sync {
 
     /// The same for exchanges of this user.
     fn of_user(&self, user: &str) -> Arc<dyn Takes>;
+
+    /// Whether the listener requires a password; `None` where it asks for none.
+    fn requires_password(&self) -> Option<bool>;
+
+    /// The same for exchanges of one who shows a user and a password; `None` if they are refused.
+    fn of_password<'a>(&'a self, shown: ShownPassword<'a>) -> CheckingPassword<'a>;
 }
 
 impl Gate {
@@ -86,6 +107,19 @@ impl Gate {
     #[must_use]
     pub fn of_user(&self, user: &str) -> Self {
         Self(self.0.of_user(user))
+    }
+
+    /// Whether the listener's `auth` requires a password of its clients; `Some(false)` where they may show one, `None` where it asks for
+    /// none.
+    pub fn requires_password(&self) -> Option<bool> {
+        self.0.requires_password()
+    }
+
+    /// The gate for a client that shows a user and a password, where the listener asks for them. They are checked as those of Basic are, in
+    /// turns of its source and user and with pauses after wrong ones, which may take seconds; and they are asked for again whenever the
+    /// configuration changes. `None` if they are wrong, or too many others are being checked.
+    pub async fn of_password(&self, shown: ShownPassword<'_>) -> Option<Self> {
+        self.0.of_password(shown).await.map(Self)
     }
 
     /// Takes an exchange through the pipeline, to its end. Whatever happens, it is answered once and recorded once.

@@ -53,8 +53,7 @@ pub use handler::{
     Handler, HandlerRequest, Handling, OpenedTunnel, Opener, OpeningAnswer, OpeningTunnel,
     RequestContent, Response,
 };
-pub use ingress::Takes;
-pub use ingress::{Gate, Ingress, Serving};
+pub use ingress::{CheckingPassword, Gate, Ingress, Serving, ShownPassword, Takes};
 pub use names::Names;
 pub use neighbour::{NeighbourState, NeighbourView};
 pub use node_plugs::{NodePlugs, PlugChanges};

@@ -53,10 +53,10 @@ impl Greeting {
                 "TLS on a port without it: use http:// for this proxy, or give the listener `tls`"
             }
             Self::Socks4 => {
-                "SOCKS4 on a port of an HTTP proxy: set it as an HTTP proxy, SOCKS is not supported"
+                "SOCKS4 on a port of an HTTP proxy: set it as an HTTP proxy, or give the node a `socks` listener"
             }
             Self::Socks5 => {
-                "SOCKS5 on a port of an HTTP proxy: set it as an HTTP proxy, SOCKS is not supported"
+                "SOCKS5 on a port of an HTTP proxy: set it as an HTTP proxy, or give the node a `socks` listener"
             }
             Self::Proxy => {
                 "a PROXY header, which the listener does not take: set `proxy_protocol: accept`"

@@ -1,5 +1,7 @@
 //! Kinds of listeners: how exchanges enter, and the keys that only listeners of one kind have.
 
+use std::sync::LazyLock;
+
 use indexmap::IndexMap;
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema};
@@ -20,15 +22,26 @@ use super::trace::Continue;
 use super::tun::Tun;
 use super::upstream::HttpVersion;
 
+/// The name of the ingress of `socks` listeners.
+pub const SOCKS: &str = "socks";
+
+/// The same, as a listener would name it.
+static SOCKS_INGRESS: LazyLock<PlugUse> = LazyLock::new(|| PlugUse {
+    name: SOCKS.to_owned(),
+    settings: None,
+});
+
 /// Where exchanges enter. Each kind is known by the one key that it must have.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "a listener has one of `http`, `tcp`, `udp`, `attach` and `tun`"
+    expecting = "a listener has one of `http`, `socks`, `tcp`, `udp`, `attach` and `tun`"
 )]
 pub enum ListenerKind {
     /// Requests.
     Http(Box<HttpListener>),
+    /// Connections and datagrams of clients that speak SOCKS.
+    Socks(SocksListener),
     /// Connections.
     Tcp(TcpListener),
     /// Datagrams.
@@ -86,6 +99,19 @@ pub struct HttpListener {
     /// that closes looks the same, and its exchange ends.
     #[serde(default)]
     pub half_close: bool,
+}
+
+/// A listener for SOCKS.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct SocksListener {
+    /// SOCKS4, SOCKS4a and SOCKS5 on this address: connections become CONNECT exchanges, associations of UDP CONNECT-UDP.
+    #[serde(rename = "socks")]
+    pub address: ListenAddress,
+    /// Who may use the listener: `basic` alone, since SOCKS knows users and passwords. Default: no authentication, which only loopback
+    /// and Unix sockets may do.
+    #[serde(default)]
+    pub auth: Option<Auth>,
 }
 
 /// A TCP port for connections to one target, or for an ingress.
@@ -182,6 +208,7 @@ impl ListenerKind {
     pub fn key(&self) -> &'static str {
         match self {
             Self::Http(_) => "http",
+            Self::Socks(_) => "socks",
             Self::Tcp(_) => "tcp",
             Self::Udp(_) => "udp",
             Self::Attach(_) => "attach",
@@ -193,6 +220,7 @@ impl ListenerKind {
     pub fn address(&self) -> Option<&ListenAddress> {
         match self {
             Self::Http(http) => Some(&http.address),
+            Self::Socks(socks) => Some(&socks.address),
             Self::Tcp(tcp) => Some(&tcp.address),
             Self::Udp(udp) => Some(&udp.address),
             Self::Attach(_) | Self::Tun(_) => None,
@@ -222,6 +250,14 @@ impl Listener {
     pub fn http(&self) -> Option<&HttpListener> {
         match &self.kind {
             ListenerKind::Http(http) => Some(http),
+            _ => None,
+        }
+    }
+
+    /// The listener, if it is for SOCKS.
+    pub fn socks(&self) -> Option<&SocksListener> {
+        match &self.kind {
+            ListenerKind::Socks(socks) => Some(socks),
             _ => None,
         }
     }
@@ -263,7 +299,10 @@ impl Listener {
         match &self.kind {
             ListenerKind::Http(http) => Some(&http.requests),
             ListenerKind::Attach(listener) => Some(&listener.requests),
-            ListenerKind::Tcp(_) | ListenerKind::Udp(_) | ListenerKind::Tun(_) => None,
+            ListenerKind::Socks(_)
+            | ListenerKind::Tcp(_)
+            | ListenerKind::Udp(_)
+            | ListenerKind::Tun(_) => None,
         }
     }
 
@@ -272,7 +311,10 @@ impl Listener {
         match &self.kind {
             ListenerKind::Http(http) => Some(&http.introduction),
             ListenerKind::Tcp(tcp) => Some(&tcp.introduction),
-            ListenerKind::Udp(_) | ListenerKind::Attach(_) | ListenerKind::Tun(_) => None,
+            ListenerKind::Socks(_)
+            | ListenerKind::Udp(_)
+            | ListenerKind::Attach(_)
+            | ListenerKind::Tun(_) => None,
         }
     }
 
@@ -281,7 +323,10 @@ impl Listener {
         match &self.kind {
             ListenerKind::Tcp(tcp) => Some(&tcp.purpose),
             ListenerKind::Udp(udp) => Some(&udp.purpose),
-            ListenerKind::Http(_) | ListenerKind::Attach(_) | ListenerKind::Tun(_) => None,
+            ListenerKind::Http(_)
+            | ListenerKind::Socks(_)
+            | ListenerKind::Attach(_)
+            | ListenerKind::Tun(_) => None,
         }
     }
 
@@ -292,12 +337,19 @@ impl Listener {
 
     /// The ingress of its port.
     pub fn ingress(&self) -> Option<&PlugUse> {
-        self.purpose()?.ingress.as_ref()
+        match &self.kind {
+            ListenerKind::Socks(_) => Some(&SOCKS_INGRESS),
+            _ => self.purpose()?.ingress.as_ref(),
+        }
     }
 
-    /// How its clients are authenticated; of other kinds than `http`, no client is.
+    /// How its clients are authenticated; of other kinds than `http` and `socks`, no client is.
     pub fn auth(&self) -> Option<&Auth> {
-        self.http()?.auth.as_ref()
+        match &self.kind {
+            ListenerKind::Http(http) => http.auth.as_ref(),
+            ListenerKind::Socks(socks) => socks.auth.as_ref(),
+            _ => None,
+        }
     }
 
     /// Its certificate; only `http` listeners have one.

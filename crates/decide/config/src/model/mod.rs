@@ -65,8 +65,8 @@ pub use listener::{
     Auth, AuthMethods, AuthMode, Basic, Bearer, Forged, Limits, Listener, ServerTls, UserLimits,
 };
 pub use listener_kind::{
-    AttachListener, HttpListener, ListenerKind, ProxyHeaders, Purpose, Requests, TcpListener,
-    TunListener, UdpListener,
+    AttachListener, HttpListener, ListenerKind, ProxyHeaders, Purpose, Requests, SOCKS,
+    SocksListener, TcpListener, TunListener, UdpListener,
 };
 pub(crate) use listener_kind::{KindKeys, kinds_in};
 pub use memory::Memory;

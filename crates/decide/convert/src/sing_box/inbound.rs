@@ -59,9 +59,7 @@ pub(super) fn convert_all(inbounds: &[Node], draft: &mut Draft) -> Inbounds {
             other => {
                 inbound.skip_all();
                 let reason = match other {
-                    "socks" => {
-                        "SOCKS is not supported: an `http` listener takes CONNECT".to_owned()
-                    }
+                    "socks" => "SOCKS is not converted: write a `socks` listener".to_owned(),
                     other => format!("there is no listener for {other}"),
                 };
                 draft.left_out(inbound.line, subject, reason);
@@ -102,7 +100,8 @@ fn proxy(inbound: &Node, kind: &str, subject: &str, draft: &mut Draft) -> Vec<Js
         return Vec::new();
     };
     if kind == "mixed" {
-        let reason = "it takes HTTP alone: there is no SOCKS here";
+        let reason =
+            "it takes HTTP alone: SOCKS has a listener of its own, `socks`, at another port";
         draft.left_out(inbound.line, subject, reason);
     }
     let mut listener = json!({ "http": address });

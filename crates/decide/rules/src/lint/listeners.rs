@@ -16,6 +16,7 @@ pub(super) const CHECKS: &[Check] = &[
     optional_auth,
     open,
     mtls,
+    socks,
     accepts,
     limits,
 ];
@@ -108,6 +109,7 @@ fn open(document: &Document, report: &mut Report) {
 
         let add = match listener.kind {
             ListenerKind::Http(_) => "add `auth`, or ",
+            ListenerKind::Socks(_) => "add `auth: { basic: { file: FILE } }`, or ",
             _ => "",
         };
         let remedy = format!(
@@ -135,6 +137,24 @@ fn mtls(document: &Document, report: &mut Report) {
 
         let reason = "`mtls` needs to know whose client certificates are accepted";
         report.add(format!("{path}.auth"), reason, remedy);
+    });
+}
+
+/// SOCKS has a way to show a password (RFC 1929), and none for tokens or certificates.
+fn socks(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        let unknown = match listener.socks().and_then(|socks| socks.auth.as_ref()) {
+            Some(Auth::Word(mode)) => *mode == AuthMode::Mtls,
+            Some(Auth::Methods(ways)) => ways.bearer.is_some() || ways.mtls,
+            None => false,
+        };
+        if unknown {
+            report.add(
+                format!("{path}.auth"),
+                "clients of SOCKS can show a password alone",
+                "write `basic` alone, or `auth: none`",
+            );
+        }
     });
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::finds;
+use super::{findings, finds};
 
 /// Asserts the findings in one more listener.
 #[track_caller]
@@ -146,4 +146,34 @@ fn an_ingress_is_for_tcp_and_knows_the_target() {
         json!({ "listeners": { "door": { "tcp": "127.0.0.1:1", "ingress": "socks" } } }),
         &[],
     );
+}
+
+#[test]
+fn socks_that_strangers_reach_unasked() {
+    finds_in(
+        json!({ "socks": "192.0.2.1:1080" }),
+        &[&format!(
+            "listeners.more.socks: strangers can reach 192.0.2.1:1080, {STRANGERS}; add `auth: {{ basic: {{ file: FILE }} }}`, or listen on 127.0.0.1:1080, or write `public: true`"
+        )],
+    );
+    for listener in [
+        json!({ "socks": "127.0.0.1:1080" }),
+        json!({ "socks": "unix:/tmp/socks" }),
+        json!({ "socks": "192.0.2.1:1080", "auth": { "basic": { "file": "users" } } }),
+    ] {
+        finds_in(listener, &[]);
+    }
+}
+
+#[test]
+fn socks_has_no_way_to_show_tokens_and_certificates() {
+    for auth in [
+        json!({ "basic": { "file": "users" }, "bearer": { "jwks_file": "keys", "issuer": "i", "audience": "a" } }),
+        json!({ "basic": { "file": "users" }, "mtls": true }),
+    ] {
+        let more = json!({ "socks": "127.0.0.1:1080", "auth": auth });
+        let found = "listeners.more.auth: clients of SOCKS can show a password alone; write `basic` alone, or `auth: none`";
+        let all = findings(json!({ "listeners": { "more": more } }));
+        assert!(all.iter().any(|one| one == found), "{all:?}");
+    }
 }

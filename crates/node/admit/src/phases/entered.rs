@@ -94,6 +94,7 @@ fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
         // The CONNECT-IP of a device is written as that of HTTP/2.
         Arrival::Packets(_) => "h2",
         Arrival::Offered(_) if listener.config.tcp().is_some() => "tcp",
+        Arrival::Offered(_) if listener.config.socks().is_some() => "socks",
         Arrival::Offered(offered) if offered.head.version == Version::HTTP_3 => "h3",
         Arrival::Offered(offered) if offered.head.version == Version::HTTP_2 => "h2",
         Arrival::Offered(_) => "h1",

@@ -15,6 +15,7 @@ use http::header::CONTENT_LENGTH;
 use http::{Method, StatusCode};
 
 use super::entered::Entered;
+use crate::entrance::Proven;
 use crate::hop_report;
 use crate::max_forwards;
 
@@ -104,7 +105,8 @@ async fn authenticate(entered: &Entered, head: &mut RequestHead) -> Result<AuthC
         return Ok(carrier.within(Arc::new(head.clone())));
     }
     match &entered.entrance.proven {
-        Some(user) => entry.identify_proven(user, head),
+        Some(Proven::Word(user)) => entry.identify_proven(user, head),
+        Some(Proven::Identity(identity)) => entry.identify_again(identity, head),
         None => entry.identify(head).await,
     }
 }

@@ -119,7 +119,7 @@ pub struct ListenerRules {
     pub aliases: Arc<UserAliases>,
     /// Its metrics.
     pub telemetry: Arc<ListenerTelemetry>,
-    /// Makes exchanges of its connections, if it is a `tcp` listener.
+    /// Makes exchanges of its connections, if it is a `tcp` or `socks` listener.
     pub ingress: Arc<dyn Ingress>,
     /// Logs reached bounds, not too often.
     pub(super) limit_log: LimitLog,
@@ -323,7 +323,9 @@ impl ListenerRules {
     /// CONNECT-UDP sessions of one user, where the configuration says nothing.
     fn default_sessions(&self) -> usize {
         match self.config.kind {
-            ListenerKind::Http(_) | ListenerKind::Attach(_) => SESSIONS_PER_USER,
+            ListenerKind::Http(_) | ListenerKind::Socks(_) | ListenerKind::Attach(_) => {
+                SESSIONS_PER_USER
+            }
             ListenerKind::Tcp(_) | ListenerKind::Udp(_) | ListenerKind::Tun(_) => usize::MAX,
         }
     }

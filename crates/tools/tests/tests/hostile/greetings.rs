@@ -32,7 +32,7 @@ fn socks_is_refused_in_its_own_words() {
     assert_eq!(got.exit, 97, "curl knows that the proxy refused: {got:?}");
     eventually_true("the log says what to do", || {
         node.log()
-            .contains("set it as an HTTP proxy, SOCKS is not supported")
+            .contains("set it as an HTTP proxy, or give the node a `socks` listener")
     });
     assert_eq!(
         node.log().matches("refused:").count(),
