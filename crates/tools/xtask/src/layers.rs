@@ -45,7 +45,7 @@ const FOLDERS: &[Folder] = &[
     },
     Folder {
         name: "plugs",
-        crates: "custody",
+        crates: "custody socks",
         knows: "wire decide machine observe identity packet plug",
         tests_know: "node",
     },

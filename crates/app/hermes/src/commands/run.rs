@@ -144,7 +144,7 @@ fn start(file: PathBuf, passed: PassedSockets) -> Result<(Proxy, Logging), Failu
     }
 
     let files = loaded.files.clone();
-    let plugs = custody::plug(&loaded.document, Plugs::new())?;
+    let plugs = custody::plug(&loaded.document, hermes_socks::register(Plugs::new()))?;
     let started = Proxy::start(
         loaded,
         file.clone(),

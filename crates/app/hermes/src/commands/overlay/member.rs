@@ -63,7 +63,7 @@ pub(super) async fn run(
     logging: Logging,
     mut signals: Signals,
 ) -> Result<(), Failure> {
-    let form = hermes_custody::register(Plugs::new(), None, None).form();
+    let form = hermes_custody::register(hermes_socks::register(Plugs::new()), None, None).form();
     let kept = state.folder().join("confirmed.yaml");
     let start = starter(kept, logging.clone());
     let mut subject = OverlayNode::new(state.clone(), membership.clone(), form, start);
@@ -121,12 +121,14 @@ async fn resume(state: &State, membership: &Membership, subject: &mut OverlayNod
 
 fn starter(kept: PathBuf, logging: Logging) -> hermes_agent::node::Start {
     Box::new(move |loaded: Loaded| -> Result<Proxy, Problems> {
-        let plugs = custody::plug(&loaded.document, Plugs::new()).map_err(|failure| {
-            Problems(vec![hermes_config::Problem::new(
-                "defaults.custody",
-                failure.reason,
-            )])
-        })?;
+        let plugs = custody::plug(&loaded.document, hermes_socks::register(Plugs::new())).map_err(
+            |failure| {
+                Problems(vec![hermes_config::Problem::new(
+                    "defaults.custody",
+                    failure.reason,
+                )])
+            },
+        )?;
         let source = DocumentSource::Caller { kept: kept.clone() };
         let proxy = Proxy::start(
             loaded,

@@ -1,0 +1,159 @@
+//! Clients whose connection waits for its target, and the end of those that are refused.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hermes_http::{
+    HeldClient, Incoming, Outgoing, RefusalReason, Replying, ResponseHead, StreamError, h1,
+};
+use hermes_net::Stream;
+use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::socks::{SocksReply, SocksVersion};
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// How long a client that was refused may take to read why.
+#[doc(alias = "bound")]
+const FAREWELL_TIME: Duration = Duration::from_secs(2);
+
+/// Bytes that are read of a client that was refused: those that it sent before it knew.
+#[doc(alias = "bound")]
+const FAREWELL_BYTES: u64 = 64 * 1024;
+
+/// A client that has not been answered.
+#[derive(Debug)]
+pub(crate) struct SocksClient {
+    pub stream: Stream,
+    pub version: SocksVersion,
+}
+
+impl SocksClient {
+    fn reply(self, reply: SocksReply) -> Replying<Outgoing> {
+        let bytes = reply.encode(self.version, unknown());
+        Box::pin(async move {
+            dismiss(self.stream, &bytes).await;
+            Ok(Outgoing::Ended)
+        })
+    }
+}
+
+impl HeldClient for SocksClient {
+    fn accept(self: Box<Self>, _: Fields) -> Replying<(Incoming, Outgoing)> {
+        let Self {
+            mut stream,
+            version,
+        } = *self;
+        Box::pin(async move {
+            let reply = SocksReply::Succeeded.encode(version, unknown());
+            stream.write_all(&reply).await.map_err(StreamError::from)?;
+            // Bytes that the client sent before the reply are still there, unread.
+            let (read, write) = stream.split();
+            let incoming = Incoming::H1(h1::BodyReceiver::bytes(read));
+            let outgoing = Outgoing::H1(h1::BodySender::bytes(write));
+            Ok((incoming, outgoing))
+        })
+    }
+
+    fn respond(self: Box<Self>, head: ResponseHead, _: Option<u64>) -> Replying<Outgoing> {
+        self.reply(of_status(head.status))
+    }
+
+    fn refuse(
+        self: Box<Self>,
+        reason: RefusalReason,
+        _: ResponseHead,
+        _: Option<u64>,
+    ) -> Replying<Outgoing> {
+        self.reply(reply_to(&reason))
+    }
+}
+
+/// The reply that says as much as SOCKS can say (RFC 1928, 6).
+fn reply_to(reason: &RefusalReason) -> SocksReply {
+    match reason.error {
+        ProxyError::HttpRequestDenied | ProxyError::DestinationIpProhibited => {
+            SocksReply::NotAllowed
+        }
+        ProxyError::DestinationIpUnroutable => SocksReply::NetworkUnreachable,
+        ProxyError::DestinationNotFound
+        | ProxyError::DestinationUnavailable
+        | ProxyError::DnsError
+        | ProxyError::DnsTimeout
+        | ProxyError::ConnectionTimeout => SocksReply::HostUnreachable,
+        ProxyError::ConnectionRefused => SocksReply::ConnectionRefused,
+        _ => of_status(reason.status),
+    }
+}
+
+fn of_status(status: StatusCode) -> SocksReply {
+    match status {
+        StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN
+        | StatusCode::PROXY_AUTHENTICATION_REQUIRED => SocksReply::NotAllowed,
+        StatusCode::NOT_FOUND => SocksReply::HostUnreachable,
+        _ => SocksReply::GeneralFailure,
+    }
+}
+
+/// The address of replies that are about none: the far end of a connection may be a node away.
+pub(crate) fn unknown() -> SocketAddr {
+    SocketAddr::from(([0; 4], 0))
+}
+
+/// Tells a client something and closes its connection.
+pub(crate) async fn dismiss(mut stream: Stream, last: &[u8]) {
+    let farewell = async {
+        stream.write_all(last).await?;
+        stream.shutdown().await?;
+        // A connection that is closed with bytes unread is reset, and the client may never see the reply.
+        let mut unwanted = (&mut stream).take(FAREWELL_BYTES);
+        tokio::io::copy(&mut unwanted, &mut tokio::io::sink()).await
+    };
+    // Whether the client has read it is not known, and it is gone either way.
+    let _ = tokio::time::timeout(FAREWELL_TIME, farewell).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(error: ProxyError, status: StatusCode) -> SocksReply {
+        reply_to(&RefusalReason {
+            status,
+            error,
+            details: String::new(),
+        })
+    }
+
+    #[test]
+    fn a_refusal_has_the_reply_of_its_reason() {
+        for (error, reply) in [
+            (ProxyError::HttpRequestDenied, SocksReply::NotAllowed),
+            (ProxyError::DestinationIpProhibited, SocksReply::NotAllowed),
+            (
+                ProxyError::DestinationIpUnroutable,
+                SocksReply::NetworkUnreachable,
+            ),
+            (ProxyError::DestinationNotFound, SocksReply::HostUnreachable),
+            (ProxyError::DnsError, SocksReply::HostUnreachable),
+            (ProxyError::ConnectionTimeout, SocksReply::HostUnreachable),
+            (ProxyError::ConnectionRefused, SocksReply::ConnectionRefused),
+            (ProxyError::TlsAlertReceived, SocksReply::GeneralFailure),
+        ] {
+            assert_eq!(refused(error, error.status()), reply, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_reason_that_socks_does_not_know_has_the_reply_of_its_status() {
+        let error = ProxyError::HttpRequestError;
+        for (status, reply) in [
+            (StatusCode::FORBIDDEN, SocksReply::NotAllowed),
+            (StatusCode::NOT_FOUND, SocksReply::HostUnreachable),
+            (StatusCode::BAD_REQUEST, SocksReply::GeneralFailure),
+        ] {
+            assert_eq!(refused(error, status), reply);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Connections of clients, from their first byte.
+
+use hermes_config::model::HostPort;
+use hermes_http::{Incoming, Offered};
+use hermes_net::Stream;
+use hermes_plug::opening_head::connect;
+use hermes_plug::{Gate, Ingress, Serving};
+use hermes_proto::socks::{SocksCommand, SocksReply, SocksVersion};
+
+use crate::association::associate;
+use crate::handshake::{Handshake, Wish};
+use crate::held::{SocksClient, dismiss, unknown};
+
+/// Serves clients that speak SOCKS.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Socks;
+
+impl Ingress for Socks {
+    fn connection(&self, stream: Stream, gate: Gate) -> Serving<'_> {
+        Box::pin(async move {
+            // On the heap, so that a connection is no larger for having shaken hands.
+            let Some(wish) = Box::pin(Handshake::new(stream).wish(gate)).await else {
+                return;
+            };
+            serve(wish).await;
+        })
+    }
+}
+
+async fn serve(wish: Wish) {
+    let Wish {
+        stream,
+        gate,
+        request,
+    } = wish;
+
+    match request.command {
+        SocksCommand::Associate => associate(stream, &gate).await,
+        SocksCommand::Connect if request.target.port == 0 => {
+            let reply = SocksReply::GeneralFailure.encode(request.version, unknown());
+            dismiss(stream, &reply).await;
+        }
+        SocksCommand::Connect => {
+            let target = HostPort {
+                host: request.target.host,
+                port: request.target.port,
+            };
+            gate.hand_in(connection(&target, stream, request.version))
+                .await;
+        }
+    }
+}
+
+/// A connection for a target, which is answered when that is.
+fn connection(target: &HostPort, stream: Stream, version: SocksVersion) -> Box<Offered> {
+    let source = stream.info().clone();
+    let client = Box::new(SocksClient { stream, version });
+    Offered::held(connect(target), source, Incoming::Empty, client)
+}

@@ -1,0 +1,123 @@
+//! CONNECT, of each version.
+
+use tokio::io::AsyncWriteExt;
+
+use super::node::{CLOSED, Node, OPEN, address, bytes, echo, request};
+
+const SUCCEEDED: [u8; 10] = [5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+
+/// A request of version 4, with a name where there is one.
+fn v4(target: std::net::SocketAddr, name: &str) -> Vec<u8> {
+    let mut said = vec![4, 1];
+    said.extend(target.port().to_be_bytes());
+    match name {
+        "" => said.extend(&address(target)[1..5]),
+        _ => said.extend([0, 0, 0, 1]),
+    }
+    said.extend(b"someone\0");
+    if !name.is_empty() {
+        said.extend(name.as_bytes());
+        said.push(0);
+    }
+    said
+}
+
+#[tokio::test]
+async fn each_version_connects_by_address_and_by_name() {
+    let target = echo().await;
+    let node = Node::start("socks-versions", OPEN);
+    let mut named = vec![3, 9];
+    named.extend(b"127.0.0.1");
+    named.extend(target.port().to_be_bytes());
+
+    let granted = [0, 0x5a, 0, 0, 0, 0, 0, 0];
+    let chosen = [&[5, 0][..], &SUCCEEDED].concat();
+    for (said, answer) in [
+        (v4(target, ""), &granted[..]),
+        (v4(target, "127.0.0.1"), &granted),
+        (request(1, &address(target)), &chosen),
+        (request(1, &named), &chosen),
+    ] {
+        let (mut client, answered) = node.answer(&said, answer.len()).await;
+        assert_eq!(answered, answer, "{said:?}");
+        client.write_all(b"hello").await.unwrap();
+        assert_eq!(bytes(&mut client, 5).await, b"hello");
+        client.shutdown().await.unwrap();
+        assert_eq!(bytes(&mut client, 1).await, b"", "half-close passes");
+    }
+    node.end().await;
+}
+
+#[tokio::test]
+async fn bytes_before_the_reply_arrive_once() {
+    let target = echo().await;
+    let node = Node::start("socks-early", OPEN);
+    let early = vec![b'e'; 100_000];
+    for first in [&b"early"[..], &early] {
+        let mut said = request(1, &address(target));
+        said.extend(first);
+        let (mut client, answered) = node.answer(&said, 12).await;
+        assert_eq!(answered[2..], SUCCEEDED);
+        client.write_all(b" and late").await.unwrap();
+        client.shutdown().await.unwrap();
+        let heard = bytes(&mut client, usize::MAX).await;
+        assert_eq!(heard, [first, b" and late"].concat());
+    }
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_request_may_come_byte_by_byte() {
+    let target = echo().await;
+    let node = Node::start("socks-bytes", OPEN);
+    let mut client = node.connect().await;
+    client.set_nodelay(true).unwrap();
+    for byte in request(1, &address(target)) {
+        client.write_all(&[byte]).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bytes(&mut client, 12).await[2..], SUCCEEDED);
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_refusal_says_its_reason_and_ends_the_connection() {
+    let yaml = "listeners: { s: { socks: 127.0.0.1:0 } }\n\
+                policy: { default: allow, rules: [{ name: secret, match: { target: secret.test }, deny: true }] }\n\
+                egress: { allow: [127.0.0.1/32] }\n\
+                routes: [{ match: { target: gone.test }, respond: { status: 410 } }, \
+                         { match: { target: [127.0.0.0/8, secret.test, '*.secret.test'] }, terminate: true }]\n";
+    let node = Node::start("socks-refusals", yaml);
+    let named = |name: &str| {
+        let length = u8::try_from(name.len()).unwrap();
+        [&[3, length], name.as_bytes(), &[0, 80]].concat()
+    };
+    for (command, target, reply) in [
+        (1, address(CLOSED.parse().unwrap()), 5),
+        (1, address("127.0.0.2:80".parse().unwrap()), 2),
+        (1, named("secret.test"), 2),
+        (1, named("SECRET.test."), 2),
+        (1, named("elsewhere.test"), 4),
+        (1, named("gone.test"), 1),
+        (1, address("127.0.0.1:0".parse().unwrap()), 1),
+        (2, address("127.0.0.1:80".parse().unwrap()), 7),
+        (9, address("127.0.0.1:80".parse().unwrap()), 7),
+        (1, vec![2, 0, 0, 0, 0, 0, 0], 8),
+        (1, named("a b"), 4),
+        (1, named("a\r\nhost: x"), 4),
+        (1, named("\0"), 4),
+        (1, named(""), 4),
+    ] {
+        // Bytes that the client sent too early must not cost it the reply.
+        let said = [request(command, &target), vec![b'x'; 3000]].concat();
+        let (_, answered) = node.answer(&said, usize::MAX).await;
+        let expected = [&[5, 0, 5, reply, 0, 1][..], &[0; 6]].concat();
+        assert_eq!(answered, expected, "{command} {target:?}");
+    }
+
+    let (_, answered) = node
+        .answer(&v4(CLOSED.parse().unwrap(), ""), usize::MAX)
+        .await;
+    assert_eq!(answered, [0, 0x5b, 0, 0, 0, 0, 0, 0]);
+    node.end().await;
+}
