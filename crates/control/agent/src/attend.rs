@@ -147,7 +147,7 @@ pub async fn attend<S: Subject>(agent: Agent<S>) -> Result<(), Ended> {
 /// A machine that goes on from the node's disk.
 fn machine_of<S>(agent: &Agent<S>) -> Result<Machine, Ended> {
     let key = agent.membership.verifying_key().map_err(io::Error::other)?;
-    // The controller sends again what the disk has lost.
+    // The controller sends lost parts again.
     let current = agent
         .state
         .current(&agent.membership)

@@ -28,7 +28,7 @@ pub struct Entrance {
     pub tunnel: Option<Arc<str>>,
     /// Whose the tunnel of IP packets is that it is made of, if it is. It proves itself by nothing else.
     pub carrier: Option<Arc<AuthContext>>,
-    /// What its client has proved before any request.
+    /// The user whom its client has proved to be before any request.
     pub proven: Option<Proven>,
     /// The connection that it came on; none where that is not one of HTTP that a client opened.
     pub connection: Option<Arc<Connection>>,

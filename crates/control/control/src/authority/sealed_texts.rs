@@ -29,7 +29,7 @@ pub struct SealedText<'a> {
     pub text: &'a str,
 }
 
-/// What this process has sealed.
+/// The texts that this process has sealed, by their fingerprints.
 pub(super) struct SealedTexts {
     key: hmac::Key,
     known: Mutex<BTreeMap<String, SealedEarlier>>,

@@ -338,7 +338,7 @@ fn add_users(value: &Json, users: &mut BTreeSet<String>) {
     }
 }
 
-/// What users may ask for.
+/// The names that users may ask for.
 fn names_of(tree: &Tree) -> BTreeSet<AskedName> {
     let names = tree.of_kind(Kind::Name).flat_map(asked_as);
     names.collect()

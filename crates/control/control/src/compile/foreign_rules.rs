@@ -56,7 +56,7 @@ fn forged<'t>(plan: &Plan<'t>, node: &Name, peering: &PeeringPlan<'t>) -> Option
     asked(peering, rule, SourceField::made(key, "spec.domain"))
 }
 
-/// What is exported.
+/// The exports.
 fn allowed<'t>(
     plan: &Plan<'t>,
     peering: &PeeringPlan<'t>,

@@ -42,7 +42,7 @@ pub fn losses(
 ) -> Vec<Loss> {
     let mut users = members;
     users.extend(users_of(before.tree));
-    // What users of other overlays reach is said by exports.
+    // Exports decide about users of other overlays.
     users.retain(|user| before.tree.peering_of(user).is_none());
     let was = names_by_key(before.tree);
     let is = names_by_key(after.tree);

@@ -82,7 +82,7 @@ pub(super) fn touched(
         Kind::User | Kind::Tenant => drop(touched.insert(Read::Every(key.kind))),
         // Each proxy asks whether another overlay's users come to it.
         Kind::Peering => drop(touched.insert(Read::Every(key.kind))),
-        // Nothing is made of what the planner writes.
+        // No document is made of a Placement.
         Kind::Placement => {}
         // Documents that they do not lead through yet have not read them, and are found by the ways.
         Kind::Route | Kind::Slice => {}

@@ -411,7 +411,7 @@ impl JudgingNode {
             return Ok((said, Onward::Service(service.clone())));
         }
         let next = match &route.to {
-            // What becomes of it there its operator alone knows.
+            // Its operator alone knows its way from there.
             Some(Hops::One(next)) if next.starts_with(PREFIX) => {
                 return Ok((said, Onward::Service(next.clone())));
             }

@@ -475,7 +475,7 @@ fn is_planned(key: &Key) -> bool {
     key.kind == Kind::Placement
 }
 
-/// Files may have what the planner wrote, as it is: `hermes get` prints it among the rest.
+/// Files may have Placements, unchanged: `hermes get` prints it among the rest.
 fn planned(tree: &Tree, read: &Tree) -> Result<(), Findings> {
     let mut findings = Findings::default();
     for resource in read.of_kind(Kind::Placement) {

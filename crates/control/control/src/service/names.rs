@@ -24,7 +24,7 @@ pub enum NameKind {
     Tokens,
     /// Keys of resources.
     Keys,
-    /// What users may ask for.
+    /// The names that users may ask for.
     Targets,
 }
 

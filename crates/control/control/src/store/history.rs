@@ -190,7 +190,7 @@ impl History {
         Ok(state.revision)
     }
 
-    /// Makes a state the newest one, and what is awaited of it.
+    /// Makes a state the newest one, and records the confirmation that it waits for.
     fn move_head(
         &self,
         head: RecordChange,

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// Where no one listens.
 pub const CLOSED: &str = "127.0.0.1:9";
 
-/// What ends at this machine, for everybody.
+/// Targets that end at this machine, for everybody.
 pub const OPEN: &str = "listeners: { s: { socks: 127.0.0.1:0 } }\n\
                         egress: { allow: [127.0.0.0/8] }\n\
                         routes: [{ terminate: true }]\n";

@@ -71,7 +71,8 @@ pub fn called(answer: impl Fn(&[u8]) -> Call + Send + Sync + 'static) -> Origin<
                 return;
             };
             while let Some(Ok((request, respond))) = connection.accept().await {
-                let (answer, memory) = (answer.clone(), memory.clone());
+                let answer = answer.clone();
+                let memory = memory.clone();
                 let (end, ended) = tokio::sync::oneshot::channel();
                 tokio::spawn(async move {
                     let mut content = request.into_body();

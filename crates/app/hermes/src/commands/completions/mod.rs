@@ -1,4 +1,4 @@
-//! `hermes completions SHELL`: what the shell needs to complete `hermes`, names of nodes and of an overlay included.
+//! `hermes completions SHELL`: the script by which the shell completes `hermes`, names of nodes and of an overlay included.
 
 mod names;
 mod places;

@@ -34,7 +34,7 @@ pub enum Completed {
     Tokens,
     /// Keys of resources.
     Keys,
-    /// What users of the overlay, or of a node on this machine, may ask for.
+    /// The names that users of the overlay, or of a node on this machine, may ask for.
     Targets,
 }
 

@@ -96,7 +96,7 @@ pub async fn run(apply: &Apply, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Signs what a request leads to, from the state that the controller has now.
+/// Signs the documents that a request leads to, from the state that the controller has now.
 async fn signed(apply: &Apply, key: &Path, asked: &mut asked::Apply) -> Result<Signing, Failure> {
     let about = super::about(&apply.controller).await?;
     let state = apply.controller.get("/resources?").await?;

@@ -1,4 +1,4 @@
-//! `hermes diff FILE` with resources: what a change of the overlay would do, before it is made.
+//! `hermes diff FILE` with resources: the effect of a change of the overlay, before it is made.
 
 use std::path::{Path, PathBuf};
 

@@ -44,7 +44,7 @@ struct Export {
 /// Arguments of `hermes peering import`.
 #[derive(Debug, Args)]
 struct Import {
-    /// What the other operator's `hermes peering export` printed; `-` is standard input.
+    /// The output of the other operator's `hermes peering export`; `-` is standard input.
     file: PathBuf,
     /// The name of the other overlay here. Default: the first label of its domain.
     #[arg(long)]

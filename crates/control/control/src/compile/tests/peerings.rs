@@ -189,7 +189,7 @@ fn our_users_reach_names_of_the_other_overlay_as_the_policy_says() {
     assert_eq!(reached("alice", there), Ok("peering-b".to_owned()));
     reached("bob", there).unwrap_err();
     assert_eq!(reached("bob", "video"), Ok("service-video".to_owned()));
-    // What is exported is not ours to ask for by that name.
+    // Exports are not ours to ask for by that name.
     reached("alice", "video.demo.hermes.internal").unwrap_err();
 }
 
@@ -510,7 +510,7 @@ fn nothing_but_what_is_exported_is_reached_from_another_overlay() {
                     }
                 }
             }
-            // Users of ours reach what they reached before.
+            // Our users reach the same names as before.
             let ingresses = sketch
                 .nodes
                 .iter()

@@ -1,4 +1,4 @@
-//! What documents have read: of any random overlay and any random change, one that is not made again is as if it were.
+//! The reads of documents: of any random overlay and any random change, one that is not made again is as if it were.
 
 use std::collections::{BTreeMap, BTreeSet};
 

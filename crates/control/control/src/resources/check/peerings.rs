@@ -1,4 +1,4 @@
-//! Other operators' overlays: whom they are believed to be, and what they reach.
+//! Other operators' overlays: their identities, and the names that they reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 

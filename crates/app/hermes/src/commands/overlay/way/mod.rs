@@ -1,7 +1,7 @@
 //! The way to a name through the overlay, as exchanges of this user take it.
 //!
 //! - [`ping`]: asks each node of the way in turn, and measures it
-//! - [`trace`]: sends one real exchange, and tells what each node did with it
+//! - [`trace`]: sends one real exchange, and shows the decision of each node
 //!
 //! Both send exchanges by the listener for programs of the node beside the user: they are judged by the same rules as all that the user
 //! sends, and the nodes tell them what they tell him of a failure. No other party is asked.

@@ -1,4 +1,4 @@
-//! `hermes trace NAME`: the way of one real exchange to a name, and what each node did with it.
+//! `hermes trace NAME`: the way of one real exchange to a name, and the decision of each node.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::table::short_time;
 /// Arguments of `hermes trace`.
 #[derive(Debug, Args)]
 pub struct Trace {
-    /// What is asked for: NAME, NAME:PORT, a URL, or a method and a URL. The server gets this exchange; of NAME:PORT a connection, which
+    /// The target: NAME, NAME:PORT, a URL, or a method and a URL. The server gets this exchange; of NAME:PORT a connection, which
     /// is closed at once.
     #[arg(value_name = "NAME | METHOD NAME", num_args = 1..=2, required = true)]
     words: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Trace {
     source: Source,
 }
 
-/// Sends one exchange, and prints what each node of its way did with it.
+/// Sends one exchange, and prints the decision of each node on its way.
 ///
 /// # Errors
 /// With exit code 2 if the exchange is none, with 3 if the node beside the user cannot be reached, with 1 if it did not reach a server.
@@ -133,7 +133,7 @@ fn show(
     }
 }
 
-/// What a node did, in a line.
+/// The decision of a node, in a line.
 fn said(hops: &[ReportedHop], index: usize) -> String {
     let report = &hops[index].report;
     let mut parts = Vec::new();
