@@ -119,6 +119,14 @@ impl Arrival {
         }
     }
 
+    /// Whether its client was handed in by an ingress, and waits for the target; see [`Offered::held`].
+    pub fn is_held(&self) -> bool {
+        match self {
+            Self::Offered(offered) => offered.is_held(),
+            Self::Packets(_) => false,
+        }
+    }
+
     /// Waits until the client is known to be gone, which may be never. A session of datagrams is when others need its room.
     pub async fn gone(&mut self) {
         match self {

@@ -252,3 +252,84 @@ fn session_target(target: SocksTarget) -> Option<SessionTarget> {
         Err(_) => SessionTarget::Name(host.into(), port),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use hermes_plug::arrival::Arrival;
+    use hermes_plug::{CheckingPassword, Serving, ShownPassword, Takes};
+
+    use super::*;
+
+    /// Takes tunnels that last until they are ended.
+    struct Taking;
+
+    impl Takes for Taking {
+        fn target(&self) -> Option<&hermes_config::model::HostPort> {
+            None
+        }
+
+        fn take(&self, arrival: Arrival) -> Serving<'_> {
+            Box::pin(async move {
+                let lasting = Duration::from_secs(1000);
+                tokio::time::sleep(lasting).await;
+                drop(arrival);
+            })
+        }
+
+        fn of_user(&self, _: &str) -> Arc<dyn Takes> {
+            Arc::new(Self)
+        }
+
+        fn requires_password(&self) -> Option<bool> {
+            None
+        }
+
+        fn of_password<'a>(&'a self, _: ShownPassword<'a>) -> CheckingPassword<'a> {
+            Box::pin(std::future::ready(None))
+        }
+    }
+
+    /// An association and its client's end of the connection.
+    fn begin() -> (tokio::task::JoinHandle<()>, tokio::io::DuplexStream) {
+        let (near, far) = tokio::io::duplex(1000);
+        let local = SocketAddr::from(([127, 0, 0, 1], 1));
+        let info = StreamInfo {
+            peer: PeerAddress::Ip(local),
+            local: Some(local),
+            tls: None,
+            origin: None,
+        };
+        let stream = Stream::other(Box::new(near), info);
+        let served = async move { associate(stream, &Gate::new(Arc::new(Taking))).await };
+        (tokio::spawn(served), far)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_association_of_which_nothing_is_heard_ends() {
+        let began = Instant::now();
+        let (served, _control) = begin();
+        served.await.unwrap();
+        let lasted = began.elapsed();
+        assert!(
+            lasted >= SILENCE && lasted <= SILENCE + SILENCE / 4,
+            "{lasted:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_association_stays_while_one_of_its_tunnels_does() {
+        let began = Instant::now();
+        let (served, mut control) = begin();
+        let mut reply = [0; 10];
+        control.read_exact(&mut reply).await.unwrap();
+        let port = u16::from_be_bytes([reply[8], reply[9]]);
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let said = [0, 0, 0, 1, 127, 0, 0, 1, 0, 9, b'x'];
+        client.send_to(&said, ("127.0.0.1", port)).unwrap();
+
+        served.await.unwrap();
+        let lasted = began.elapsed();
+        assert!(lasted >= Duration::from_secs(1000), "{lasted:?}");
+        assert!(lasted <= Duration::from_secs(1000) + SILENCE, "{lasted:?}");
+    }
+}

@@ -1,17 +1,22 @@
 //! Clients whose connection waits for its target, and the end of those that are refused.
 
+use std::future::{Future, pending};
+use std::io;
 use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hermes_http::{
     HeldClient, Incoming, Outgoing, RefusalReason, Replying, ResponseHead, StreamError, h1,
 };
-use hermes_net::Stream;
+use hermes_net::{Stream, Transport};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::socks::{SocksReply, SocksVersion};
 use http::StatusCode;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf};
 
 /// How long a client that was refused may take to read why.
 #[doc(alias = "bound")]
@@ -20,6 +25,10 @@ const FAREWELL_TIME: Duration = Duration::from_secs(2);
 /// Bytes that are read of a client that was refused: those that it sent before it knew.
 #[doc(alias = "bound")]
 const FAREWELL_BYTES: u64 = 64 * 1024;
+
+/// Bytes that are read of a client before its target has answered; the others stay in its socket.
+#[doc(alias = "bound")]
+const EARLY_BYTES: usize = 16 * 1024;
 
 /// A client that has not been answered.
 #[derive(Debug)]
@@ -67,6 +76,39 @@ impl HeldClient for SocksClient {
     ) -> Replying<Outgoing> {
         self.reply(reply_to(&reason))
     }
+
+    fn gone(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(left(&mut self.stream))
+    }
+}
+
+/// Waits until a client has left: it has ended its side without a byte for its target, or reset the connection. One that ends its side after
+/// such bytes may read on.
+async fn left(stream: &mut Stream) {
+    if !matches!(early(stream).await, Ok(true)) {
+        return;
+    }
+    match stream.transport() {
+        // A runtime that is shutting down has no more to say either.
+        Transport::Tcp(tcp) => drop(tcp.ready(Interest::ERROR).await),
+        Transport::Unix(unix) => drop(unix.ready(Interest::ERROR).await),
+        _ => pending().await,
+    }
+}
+
+/// Waits for the client's next bytes and puts them back; whether there are any.
+async fn early(stream: &mut Stream) -> io::Result<bool> {
+    std::future::poll_fn(|cx| {
+        let mut room = [0; EARLY_BYTES];
+        let mut read = ReadBuf::new(&mut room);
+        // In one step, so that nothing is lost where no one waits for it any longer.
+        ready!(pin!(&mut *stream).poll_read(cx, &mut read))?;
+        let bytes = Bytes::copy_from_slice(read.filled());
+        let is_any = !bytes.is_empty();
+        stream.unread(bytes);
+        Poll::Ready(Ok(is_any))
+    })
+    .await
 }
 
 /// The reply that says as much as SOCKS can say (RFC 1928, 6).

@@ -5,7 +5,7 @@ use hermes_http::{Incoming, Offered};
 use hermes_net::Stream;
 use hermes_plug::opening_head::connect;
 use hermes_plug::{Gate, Ingress, Serving};
-use hermes_proto::socks::{SocksCommand, SocksReply, SocksVersion};
+use hermes_proto::socks::{SocksCommand, SocksReply, SocksTarget, SocksVersion};
 
 use crate::association::associate;
 use crate::handshake::{Handshake, Wish};
@@ -36,15 +36,16 @@ async fn serve(wish: Wish) {
 
     match request.command {
         SocksCommand::Associate => associate(stream, &gate).await,
-        SocksCommand::Connect if request.target.port == 0 => {
+        SocksCommand::Bind(_) => {
+            let reply = SocksReply::CommandNotSupported.encode(request.version, unknown());
+            dismiss(stream, &reply).await;
+        }
+        SocksCommand::Connect(target) if target.port == 0 => {
             let reply = SocksReply::GeneralFailure.encode(request.version, unknown());
             dismiss(stream, &reply).await;
         }
-        SocksCommand::Connect => {
-            let target = HostPort {
-                host: request.target.host,
-                port: request.target.port,
-            };
+        SocksCommand::Connect(SocksTarget { host, port }) => {
+            let target = HostPort { host, port };
             gate.hand_in(connection(&target, stream, request.version))
                 .await;
         }

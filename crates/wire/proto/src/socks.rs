@@ -2,15 +2,18 @@
 //!
 //! A client of version 5 names the ways in which it can authenticate, perhaps shows a user and a password, and then asks for a connection or for an
 //! association of UDP. A client of version 4 asks at once. A decoder is given all bytes that have come and says how many of them the message
-//! took, or `None` while bytes are missing; every message is at most [`MAX_MESSAGE`] bytes long.
+//! took, or `None` while bytes are missing; every message is at most [`MAX_MESSAGE`] bytes long. The messages of the other side, that of a client, are in
+//! [`client`].
 //!
-//! Not here: BIND, the methods but none and password, and fragments of datagrams.
+//! Not here: the methods but none and password, and fragments of datagrams.
 //!
 //! Specifications: RFC 1928 (SOCKS5), RFC 1929 (its passwords), and the memos of SOCKS4 and SOCKS4a.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::host;
+
+pub mod client;
 
 /// Bytes of the longest message: user and password with their lengths, or a request of version 4a.
 #[doc(alias = "bound")]
@@ -42,7 +45,7 @@ pub enum SocksError {
     /// The version of the protocol, or of the negotiation of passwords, is another one.
     #[error("the version {0} is not of SOCKS")]
     UnknownVersion(u8),
-    /// A command that is not served, such as BIND.
+    /// A command that no version has.
     #[error("the command {0} is not served")]
     UnknownCommand(u8),
     /// An address of another kind.
@@ -63,6 +66,9 @@ pub enum SocksError {
     /// A datagram that is shorter than its header.
     #[error("the datagram is cut off")]
     CutOff,
+    /// A method that was not offered.
+    #[error("the method {0} was not offered")]
+    UnknownMethod(u8),
 }
 
 impl SocksError {
@@ -73,9 +79,11 @@ impl SocksError {
             Self::UnknownCommand(_) => SocksReply::CommandNotSupported,
             Self::UnknownAddressType(_) => SocksReply::AddressTypeNotSupported,
             Self::BadName(_) | Self::NotText => SocksReply::HostUnreachable,
-            Self::UnknownVersion(_) | Self::TooLong | Self::Fragment | Self::CutOff => {
-                SocksReply::GeneralFailure
-            }
+            Self::UnknownVersion(_)
+            | Self::TooLong
+            | Self::Fragment
+            | Self::CutOff
+            | Self::UnknownMethod(_) => SocksReply::GeneralFailure,
         }
     }
 }
@@ -163,11 +171,14 @@ pub enum SocksVersion {
 }
 
 /// The wish of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SocksCommand {
-    /// A connection to the target.
-    Connect,
-    /// A socket for datagrams; the target is the address that the client means to send from.
+    /// A connection to this target.
+    Connect(SocksTarget),
+    /// A connection from this target, which its client has told by other means where to connect to.
+    Bind(SocksTarget),
+    /// A socket for datagrams. The address that the client means to send from is passed over: clients know it badly, and some write a text that no
+    /// host can have (PySocks).
     Associate,
 }
 
@@ -193,8 +204,6 @@ pub struct SocksRequest {
     pub version: SocksVersion,
     /// The wish.
     pub command: SocksCommand,
-    /// Where to.
-    pub target: SocksTarget,
 }
 
 /// How a request ended (RFC 1928, 6).
@@ -225,7 +234,7 @@ impl SocksReply {
     #[must_use]
     pub fn encode(self, version: SocksVersion, bound: SocketAddr) -> Vec<u8> {
         match version {
-            SocksVersion::V4 => self.encode_v4(),
+            SocksVersion::V4 => self.encode_v4(bound),
             SocksVersion::V5 => {
                 let mut reply = vec![V5, self as u8, 0];
                 encode_address(bound, &mut reply);
@@ -234,13 +243,34 @@ impl SocksReply {
         }
     }
 
-    /// Version 4 knows granted and rejected; its clients ignore the address.
-    fn encode_v4(self) -> Vec<u8> {
+    /// Version 4 knows granted and rejected, and addresses of IPv4.
+    fn encode_v4(self, bound: SocketAddr) -> Vec<u8> {
         let code = match self {
             Self::Succeeded => 0x5a,
             _ => 0x5b,
         };
-        vec![0, code, 0, 0, 0, 0, 0, 0]
+        let mut reply = vec![0, code];
+        reply.extend(bound.port().to_be_bytes());
+        match bound.ip().to_canonical() {
+            IpAddr::V4(v4) => reply.extend(v4.octets()),
+            IpAddr::V6(_) => reply.extend([0; 4]),
+        }
+        reply
+    }
+
+    /// The reply of a code of version 5; one that is not assigned says that it failed, and no more.
+    fn of_code(code: u8) -> Self {
+        match code {
+            0 => Self::Succeeded,
+            2 => Self::NotAllowed,
+            3 => Self::NetworkUnreachable,
+            4 => Self::HostUnreachable,
+            5 => Self::ConnectionRefused,
+            6 => Self::TtlExpired,
+            7 => Self::CommandNotSupported,
+            8 => Self::AddressTypeNotSupported,
+            _ => Self::GeneralFailure,
+        }
     }
 }
 
@@ -274,9 +304,11 @@ fn decode_v4(bytes: &[u8]) -> Decoded<SocksRequest> {
         return Ok(None);
     };
     let [_, command, high, low, address @ ..] = *fixed;
-    if command != 1 {
-        return Err(SocksError::UnknownCommand(command));
-    }
+    let wish = match command {
+        1 => SocksCommand::Connect,
+        2 => SocksCommand::Bind,
+        other => return Err(SocksError::UnknownCommand(other)),
+    };
     // The user ID proves nothing: any client may write any.
     let Some(user) = terminated(rest)? else {
         return Ok(None);
@@ -298,8 +330,7 @@ fn decode_v4(bytes: &[u8]) -> Decoded<SocksRequest> {
     let port = u16::from_be_bytes([high, low]);
     let request = SocksRequest {
         version: SocksVersion::V4,
-        command: SocksCommand::Connect,
-        target: SocksTarget { host, port },
+        command: wish(SocksTarget { host, port }),
     };
     Ok(Some((request, length)))
 }
@@ -339,14 +370,14 @@ pub fn decode_request(bytes: &[u8]) -> Decoded<SocksRequest> {
     };
 
     let command = match fixed[1] {
-        1 => SocksCommand::Connect,
+        1 => SocksCommand::Connect(address.host_port()?),
+        2 => SocksCommand::Bind(address.host_port()?),
         3 => SocksCommand::Associate,
         other => return Err(SocksError::UnknownCommand(other)),
     };
     let request = SocksRequest {
         version: SocksVersion::V5,
         command,
-        target: address.host_port()?,
     };
     Ok(Some((request, fixed.len() + length)))
 }
@@ -481,13 +512,17 @@ pub(crate) fn fuzz_one(data: &[u8]) {
     let is_one_spelling = |target: &SocksTarget| {
         assert_eq!(host::parse(&target.host), Ok(target.host.clone()));
     };
+    let has_one_spelling = |request: SocksRequest| match request.command {
+        SocksCommand::Connect(target) | SocksCommand::Bind(target) => is_one_spelling(&target),
+        SocksCommand::Associate => {}
+    };
 
     check(data, decode_password);
     if let Some(SocksHello::Request(request)) = check(data, decode_hello) {
-        is_one_spelling(&request.target);
+        has_one_spelling(request);
     }
     if let Some(request) = check(data, decode_request) {
-        is_one_spelling(&request.target);
+        has_one_spelling(request);
     }
     if let Ok((target, length)) = decode_datagram(data) {
         assert!(length <= data.len());
@@ -498,6 +533,7 @@ pub(crate) fn fuzz_one(data: &[u8]) {
         assert!(decode_datagram(&data[..length - 1]).is_err());
         is_one_spelling(&target);
     }
+    client::fuzz_one(data);
     // Without an end in sight, no decoder waits for more than the bound.
     if data.len() >= MAX_MESSAGE {
         assert_ne!(decode_hello(data), Ok(None));

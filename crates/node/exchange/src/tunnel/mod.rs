@@ -172,6 +172,16 @@ async fn ask(
     let has_transforms = !next.through.own.is_empty();
     let session = arrival.session().filter(|_| !has_transforms).cloned();
     let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
+    if arrival.is_held() {
+        let mut none = EarlyBytes::default();
+        let opening = next_tunnel::open(&tries, &head, &target, &mut none);
+        let opened = Box::pin(arrival.unless_gone(opening, "before the tunnel was open")).await;
+        return Ok(AskedFor {
+            opened: opened.map_err(Unopened::Refused)?,
+            form: head.kind(),
+            session: outlives,
+        });
+    }
     let mut first = if outlives.is_some() {
         // Whether they have to be within capsules is not known before the answer.
         EarlyBytes::default()

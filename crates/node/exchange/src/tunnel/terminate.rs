@@ -24,7 +24,7 @@ use crate::reach::retry::Tries;
 use crate::reach::termination::Termination;
 use crate::reach::{form, opening, plug_request};
 
-/// When a client left for which a plug was to open a far end.
+/// When a client left for which a far end was to be opened.
 const BEFORE: &str = "before the far end was open";
 
 /// Opens the TCP connection that a CONNECT (RFC 9110, 9.3.6) or connect-tcp asks for, or has a plug open a far end; that may be for the
@@ -108,8 +108,8 @@ async fn dial(
     let opening = termination.bytes(&tries, &target, || {
         plug_request::tunnel(routed, departing, &target)
     });
-    let dialled = if termination.is_plug() {
-        // Boxed, here and below: most tunnels end at sockets.
+    let dialled = if termination.is_plug() || arrival.is_held() {
+        // Boxed, here and below: most tunnels end at sockets, and most clients are of HTTP.
         Box::pin(arrival.unless_gone(opening, BEFORE)).await?
     } else {
         opening.await?

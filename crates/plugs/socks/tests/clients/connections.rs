@@ -1,13 +1,17 @@
 //! CONNECT, of each version.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 use super::node::{CLOSED, Node, OPEN, address, bytes, echo, request};
 
 const SUCCEEDED: [u8; 10] = [5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 
 /// A request of version 4, with a name where there is one.
-fn v4(target: std::net::SocketAddr, name: &str) -> Vec<u8> {
+fn v4(target: SocketAddr, name: &str) -> Vec<u8> {
     let mut said = vec![4, 1];
     said.extend(target.port().to_be_bytes());
     match name {
@@ -120,4 +124,93 @@ async fn a_refusal_says_its_reason_and_ends_the_connection() {
         .await;
     assert_eq!(answered, [0, 0x5b, 0, 0, 0, 0, 0, 0]);
     node.end().await;
+}
+
+#[tokio::test]
+async fn a_unix_socket_carries_connections_and_no_datagrams() {
+    let target = echo().await;
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socks.sock");
+    let at = format!("unix:{}", socket.display());
+    let node = Node::start("socks-unix", &OPEN.replace("127.0.0.1:0", &at));
+
+    let mut client = UnixStream::connect(&socket).await.unwrap();
+    client
+        .write_all(&request(1, &address(target)))
+        .await
+        .unwrap();
+    client.write_all(b"hello").await.unwrap();
+    let heard = bytes(&mut client, 12 + 5).await;
+    assert_eq!(heard, [&[5, 0][..], &SUCCEEDED, b"hello"].concat());
+
+    let mut client = UnixStream::connect(&socket).await.unwrap();
+    client
+        .write_all(&request(3, &address(target)))
+        .await
+        .unwrap();
+    let heard = bytes(&mut client, usize::MAX).await;
+    assert_eq!(heard[..4], [5, 0, 5, 7], "it has no address for them");
+    node.end().await;
+}
+
+/// A target that neither takes nor refuses connections: its queue is full. The second value keeps it so.
+async fn silent() -> (SocketAddr, impl Sized) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let connected = TcpStream::connect(address);
+        let in_time = tokio::time::timeout(Duration::from_millis(300), connected).await;
+        match in_time {
+            Ok(connected) => waiting.push(connected.unwrap()),
+            Err(_) => return (address, (listener, waiting)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_its_target_answers_gives_its_place_back() {
+    let target = echo().await;
+    let (silent, _full) = silent().await;
+    let one = "socks: 127.0.0.1:0, limits: { connections: 1 }";
+    let yaml = OPEN.replace("socks: 127.0.0.1:0", one);
+    // So long would its place be taken otherwise.
+    let node = Node::start(
+        "socks-left",
+        &format!("defaults: {{ timeouts: {{ connect: 1h }} }}\n{yaml}"),
+    );
+
+    for early in [&b""[..], b"early"] {
+        let mut client = place(&node, silent, &[5, 0]).await;
+        client.write_all(early).await.unwrap();
+        if !early.is_empty() {
+            // After bytes for its target the end of its side alone says nothing.
+            client.set_zero_linger().unwrap();
+        }
+        drop(client);
+        let served = [&[5, 0][..], &SUCCEEDED].concat();
+        place(&node, target, &served).await;
+    }
+    node.end().await;
+}
+
+/// Asks for a target until there is a place for the client, which is answered so.
+async fn place(node: &Node, target: SocketAddr, answer: &[u8]) -> TcpStream {
+    let said = request(1, &address(target));
+    let placed = async {
+        loop {
+            // A client for which there is no place is reset, perhaps while it connects.
+            let Ok(mut client) = TcpStream::connect(node.address()).await else {
+                continue;
+            };
+            let _ = client.write_all(&said).await;
+            if bytes(&mut client, answer.len()).await == answer {
+                return client;
+            }
+        }
+    };
+    let placed = tokio::time::timeout(Duration::from_secs(20), placed).await;
+    placed.expect("a place that the client before gave back")
 }

@@ -9,7 +9,7 @@ use hermes_node::change::ReloadReport;
 use hermes_node::{LogFilter, Proxy};
 use hermes_plug::Plugs;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Where no one listens.
@@ -140,7 +140,7 @@ pub async fn echo() -> SocketAddr {
 }
 
 /// Reads so many bytes, or those before the end.
-pub async fn bytes(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+pub async fn bytes(stream: &mut (impl AsyncRead + Unpin), length: usize) -> Vec<u8> {
     let mut read = Vec::new();
     let mut part = stream.take(length as u64);
     let wanted = part.read_to_end(&mut read);

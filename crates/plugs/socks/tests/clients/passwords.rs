@@ -93,3 +93,34 @@ async fn guesses_of_one_user_do_not_keep_another_out() {
     assert_eq!(answered[..6], [5, 2, 1, 0, 5, 0]);
     node.end().await;
 }
+
+#[tokio::test]
+async fn who_shows_nothing_is_no_user_where_a_password_is_optional() {
+    let auth = "auth: { basic: { file: users }, optional: true }";
+    let yaml = ASKED.replace("auth: { basic: { file: users } }", auth);
+    let rule = "{ name: alice, match: { user: alice }, allow: true }";
+    let yaml = format!("policy: {{ default: deny, rules: [{rule}] }}\n{yaml}");
+    let node = Node::start("socks-optional", &yaml);
+
+    let target = address(CLOSED.parse().unwrap());
+    let (_, answered) = node.answer(&request(CONNECT, &target), usize::MAX).await;
+    assert_eq!(answered[..4], [5, 0, 5, 2], "the policy decides");
+    let (_, answered) = node
+        .answer(b"\x04\x01\0\x09\x7f\0\0\x01alice\0", usize::MAX)
+        .await;
+    assert_eq!(
+        answered[..2],
+        [0, 0x5b],
+        "the ID of version 4 proves nothing"
+    );
+    for (user, password, reply) in [
+        ("alice", "of alice", &[5, 2, 1, 0, 5, 5][..]),
+        ("bob", "of bob", &[5, 2, 1, 0, 5, 2]),
+        ("alice", "of bob", &[5, 2, 1, 1]),
+    ] {
+        let said = request_of(user, password, CONNECT, &target);
+        let (_, answered) = node.answer(&said, usize::MAX).await;
+        assert_eq!(&answered[..reply.len()], reply, "{user} {password}");
+    }
+    node.end().await;
+}

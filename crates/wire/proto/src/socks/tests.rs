@@ -9,12 +9,8 @@ fn target(host: &str, port: u16) -> SocksTarget {
     }
 }
 
-fn request(version: SocksVersion, command: SocksCommand, target: SocksTarget) -> SocksRequest {
-    SocksRequest {
-        version,
-        command,
-        target,
-    }
+fn request(version: SocksVersion, command: SocksCommand) -> SocksRequest {
+    SocksRequest { version, command }
 }
 
 /// Every prefix of it lacks something.
@@ -49,11 +45,8 @@ fn a_client_of_version_5_names_its_methods() {
 #[test]
 fn a_client_of_version_4_asks_at_once() {
     let of = |host, port| {
-        SocksHello::Request(request(
-            SocksVersion::V4,
-            SocksCommand::Connect,
-            target(host, port),
-        ))
+        let command = SocksCommand::Connect(target(host, port));
+        SocksHello::Request(request(SocksVersion::V4, command))
     };
     let address = b"\x04\x01\x00\x50\xc0\x00\x02\x01alice\0";
     assert_eq!(all_needed(address, decode_hello), of("192.0.2.1", 80));
@@ -64,7 +57,11 @@ fn a_client_of_version_4_asks_at_once() {
     assert_eq!(all_needed(zero, decode_hello), of("0.0.0.0", 80));
 
     let bind = b"\x04\x02\x00\x50\xc0\x00\x02\x01\0";
-    assert_eq!(decode_hello(bind), Err(SocksError::UnknownCommand(2)));
+    let bind = all_needed(bind, decode_hello);
+    let from = SocksCommand::Bind(target("192.0.2.1", 80));
+    assert_eq!(bind, SocksHello::Request(request(SocksVersion::V4, from)));
+    let other = b"\x04\x03\x00\x50\xc0\x00\x02\x01\0";
+    assert_eq!(decode_hello(other), Err(SocksError::UnknownCommand(3)));
 }
 
 #[test]
@@ -96,7 +93,10 @@ fn a_password_may_be_any_bytes() {
 
 #[test]
 fn a_request_has_an_address_or_a_name() {
-    let connect = |host, port| request(SocksVersion::V5, SocksCommand::Connect, target(host, port));
+    let connect = |host, port| {
+        let command = SocksCommand::Connect(target(host, port));
+        request(SocksVersion::V5, command)
+    };
     for (bytes, expected) in [
         (
             &b"\x05\x01\0\x01\xc0\0\x02\x01\0\x50"[..],
@@ -115,6 +115,11 @@ fn a_request_has_an_address_or_a_name() {
     }
     let associate = all_needed(b"\x05\x03\0\x01\0\0\0\0\0\0", decode_request);
     assert_eq!(associate.command, SocksCommand::Associate);
+    // PySocks writes this name where it means no address.
+    let named = all_needed(b"\x05\x03\0\x03\x010\0\0", decode_request);
+    assert_eq!(named.command, SocksCommand::Associate);
+    let bind = all_needed(b"\x05\x02\0\x01\xc0\0\x02\x01\0\x50", decode_request);
+    assert_eq!(bind.command, SocksCommand::Bind(target("192.0.2.1", 80)));
 }
 
 #[test]
@@ -128,7 +133,8 @@ fn a_host_has_one_spelling() {
             "127.0.0.1",
         ),
     ] {
-        assert_eq!(all_needed(bytes, decode_request).target, target(host, 80));
+        let connect = SocksCommand::Connect(target(host, 80));
+        assert_eq!(all_needed(bytes, decode_request).command, connect);
     }
 }
 
@@ -136,7 +142,7 @@ fn a_host_has_one_spelling() {
 fn requests_that_cannot_be_served_say_why() {
     for (bytes, reply) in [
         (
-            &b"\x05\x02\0\x01\0\0\0\0\0\0"[..],
+            &b"\x05\x04\0\x01\0\0\0\0\0\0"[..],
             SocksReply::CommandNotSupported,
         ),
         (
@@ -182,7 +188,7 @@ fn replies_have_the_form_of_their_version() {
     );
     assert_eq!(
         SocksReply::Succeeded.encode(SocksVersion::V4, bound),
-        [0, 0x5a, 0, 0, 0, 0, 0, 0]
+        [0, 0x5a, 4, 56, 192, 0, 2, 1]
     );
     assert_eq!(
         SocksReply::NotAllowed.encode(SocksVersion::V4, bound)[1],
