@@ -39,6 +39,7 @@ decoders! {
     ptth_keeps_its_invariants: ptth;
     qpack_keeps_its_invariants: qpack;
     quic_version_keeps_its_invariants: quic_version;
+    relay_keeps_its_invariants: relay;
     resumable_keeps_its_invariants: resumable;
     socks_keeps_its_invariants: socks;
     trace_context_keeps_its_invariants: trace_context;

@@ -44,6 +44,7 @@
 //! | [`proxy_protocol`] | the PROXY protocol of HAProxy, versions 1 and 2 |
 //! | [`protobuf`] | the encoding of Protocol Buffers |
 //! | [`credentials`] | RFC 9110, section 11.7, RFC 7617, RFC 6750 |
+//! | [`relay`] | ours: publish and subscribe, with RFC 9297, section 3 and RFC 9651 |
 //! | [`socks`] | RFC 1928 and RFC 1929, and the memos of SOCKS4 and SOCKS4a |
 //! | [`trace_context`] | W3C Trace Context, Level 1 and Level 2 |
 //!
@@ -85,6 +86,7 @@ pub mod ptth;
 pub mod qpack;
 pub mod quic_version;
 pub mod refusal_id;
+pub mod relay;
 pub mod resumable;
 pub mod session_field;
 pub mod socks;

@@ -1,0 +1,274 @@
+//! A channel: messages that are numbered one by one, for the subscriptions of all workers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hermes_proto::relay::Position;
+use hermes_proto::relay::fields::{Delivered, Publish};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::timeout_at;
+
+use crate::message::{Message, cost};
+use crate::queue::{MemberBounds, MemberId};
+use crate::share::Share;
+
+/// Messages with a publisher's own number that a channel remembers, to know one that is sent again.
+#[doc(alias = "bound")]
+const REMEMBERED: usize = 64;
+
+/// One channel.
+pub(crate) struct Channel {
+    /// Its life: a channel that begins anew has another one.
+    pub(crate) epoch: u32,
+    state: Mutex<State>,
+    held: Arc<AtomicUsize>,
+    /// Told when there may be room.
+    room: Notify,
+    /// Publishers that wait for room.
+    publishers: AtomicUsize,
+    /// Publishers of the reliable mode, one after the other: none overtakes one that waits.
+    turn: tokio::sync::Mutex<()>,
+}
+
+struct State {
+    /// The number of the last message.
+    sequence: u64,
+    shares: Vec<WorkerShare>,
+    remembered: VecDeque<Remembered>,
+}
+
+struct WorkerShare {
+    worker: ThreadId,
+    share: Arc<Mutex<Share>>,
+}
+
+/// A message that had a number of its publisher.
+struct Remembered {
+    publisher: Publisher,
+    delivered: Delivered,
+}
+
+/// A publisher's own number for a message.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Publisher {
+    /// The user, or the source of a stranger.
+    pub(crate) name: Arc<str>,
+    pub(crate) sequence: u64,
+}
+
+/// A message that is to be published.
+pub(crate) struct Draft {
+    pub(crate) how: Publish,
+    pub(crate) content_type: Option<Bytes>,
+    pub(crate) data: Bytes,
+    /// By whom, where it has a number of its publisher.
+    pub(crate) publisher: Option<Publisher>,
+}
+
+/// Some subscription has no room, and the message must not be lost for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoRoom {
+    /// Subscriptions.
+    pub(crate) receivers: u64,
+}
+
+/// A subscription's place in a channel.
+pub(crate) struct Joined {
+    pub(crate) share: Arc<Mutex<Share>>,
+    pub(crate) member: MemberId,
+}
+
+impl Channel {
+    pub(crate) fn new(epoch: u32, held: Arc<AtomicUsize>) -> Self {
+        Self {
+            epoch,
+            state: Mutex::new(State {
+                sequence: 0,
+                shares: Vec::new(),
+                remembered: VecDeque::new(),
+            }),
+            held,
+            room: Notify::new(),
+            publishers: AtomicUsize::new(0),
+            turn: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// A subscription on this worker, from here on.
+    pub(crate) fn join(&self, bounds: MemberBounds, now: Instant) -> Joined {
+        let worker = thread::current().id();
+        let mut state = self.state.lock();
+        let known = state.shares.iter().find(|known| known.worker == worker);
+        let share = match known {
+            Some(known) => known.share.clone(),
+            None => {
+                let share = Arc::new(Mutex::new(Share::new(self.held.clone())));
+                state.shares.push(WorkerShare {
+                    worker,
+                    share: share.clone(),
+                });
+                share
+            }
+        };
+        // Messages are numbered with the state locked, so that the position is exactly where the subscription begins.
+        let member = share.lock().join(bounds, state.sequence, now);
+        Joined { share, member }
+    }
+
+    /// Publishes a message for all subscriptions; in the reliable mode for all or none.
+    ///
+    /// # Errors
+    /// Some have no room, and the mode is the reliable one.
+    pub(crate) fn publish(&self, draft: &Draft, now: Instant) -> Result<Delivered, NoRoom> {
+        let mut state = self.state.lock();
+        if let Some(known) = state.known(draft) {
+            return Ok(known);
+        }
+        if draft.how.is_reliable {
+            state.check_room(cost(draft.data.len()))?;
+        }
+
+        state.sequence += 1;
+        let max_age = draft.how.max_age.map(Duration::from_secs);
+        let topic = draft.how.topic.clone();
+        let message = Arc::new(Message {
+            sequence: state.sequence,
+            content_type: draft.content_type.clone(),
+            topic: topic.map(Bytes::from),
+            expires: max_age.and_then(|age| now.checked_add(age)),
+            came: now,
+            data: draft.data.clone(),
+        });
+        let mut delivered = Delivered {
+            is_exact: true,
+            at: Some(Position {
+                epoch: self.epoch,
+                sequence: state.sequence,
+            }),
+            ..Delivered::default()
+        };
+        for known in &state.shares {
+            let mut share = known.share.lock();
+            let pushed = share.push(&message);
+            // The one that is woken takes this lock first.
+            drop(share);
+            if let Some(waker) = pushed.waker {
+                waker.wake();
+            }
+            delivered.receivers += pushed.enqueued.receivers;
+            delivered.enqueued += pushed.enqueued.enqueued;
+        }
+        delivered.dropped = delivered.receivers - delivered.enqueued;
+        state.remember(draft, delivered);
+        Ok(delivered)
+    }
+
+    /// Publishes a message, and waits until then for room where the mode asks for it.
+    ///
+    /// # Errors
+    /// There is no room in time: no one gets the message.
+    pub(crate) async fn publish_by(
+        &self,
+        draft: &Draft,
+        deadline: Instant,
+    ) -> Result<Delivered, NoRoom> {
+        if !draft.how.is_reliable {
+            return self.publish(draft, Instant::now());
+        }
+        let no_room = NoRoom {
+            receivers: self.receivers(),
+        };
+        let turn = timeout_at(deadline.into(), self.turn.lock());
+        let _turn = turn.await.map_err(|_| no_room)?;
+        let _waiting = Waiting::begin(&self.publishers);
+        loop {
+            // It hears of room from here on, also before it is polled.
+            let room = self.room.notified();
+            match self.publish(draft, Instant::now()) {
+                Ok(delivered) => return Ok(delivered),
+                Err(no_room) => timeout_at(deadline.into(), room)
+                    .await
+                    .map_err(|_| no_room)?,
+            }
+        }
+    }
+
+    /// Tells publishers who wait that there may be room.
+    pub(crate) fn has_taken(&self) {
+        if self.publishers.load(Ordering::Acquire) > 0 {
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Whether a publisher waits for room.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.publishers.load(Ordering::Acquire) > 0
+    }
+
+    /// The number of its subscriptions.
+    pub(crate) fn receivers(&self) -> u64 {
+        let state = self.state.lock();
+        let members = state
+            .shares
+            .iter()
+            .map(|known| known.share.lock().members());
+        members.sum::<usize>() as u64
+    }
+}
+
+impl State {
+    fn check_room(&self, cost: usize) -> Result<(), NoRoom> {
+        let has_room = |known: &WorkerShare| known.share.lock().has_room(cost);
+        if self.shares.iter().all(has_room) {
+            return Ok(());
+        }
+        let members = self.shares.iter().map(|known| known.share.lock().members());
+        Err(NoRoom {
+            receivers: members.sum::<usize>() as u64,
+        })
+    }
+
+    /// The counts of a message that its publisher sent before.
+    fn known(&self, draft: &Draft) -> Option<Delivered> {
+        let publisher = draft.publisher.as_ref()?;
+        let known = self
+            .remembered
+            .iter()
+            .find(|known| known.publisher == *publisher);
+        known.map(|known| known.delivered)
+    }
+
+    fn remember(&mut self, draft: &Draft, delivered: Delivered) {
+        let Some(publisher) = draft.publisher.clone() else {
+            return;
+        };
+        if self.remembered.len() >= REMEMBERED {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back(Remembered {
+            publisher,
+            delivered,
+        });
+    }
+}
+
+/// Counts a publisher that waits.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(publishers: &'a AtomicUsize) -> Self {
+        publishers.fetch_add(1, Ordering::AcqRel);
+        Self(publishers)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

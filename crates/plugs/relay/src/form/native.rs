@@ -1,0 +1,26 @@
+//! Capsules: the form of clients that speak the relay's own language.
+
+use bytes::{Bytes, BytesMut};
+use hermes_proto::relay::{Adu, RelayFrame, encode_adu_header};
+
+use super::Word;
+use crate::message::Message;
+
+pub(super) fn head(message: &Message, output: &mut BytesMut) {
+    let adu = Adu {
+        sequence: message.sequence,
+        content_type: message.content_type.clone(),
+        topic: message.topic.clone(),
+        data: message.data.clone(),
+    };
+    encode_adu_header(&adu, output);
+}
+
+pub(super) fn word(word: &Word<'_>, output: &mut BytesMut) {
+    let frame = match word {
+        Word::Gap(gap) => RelayFrame::Gap(*gap),
+        Word::Heartbeat(sequence) => RelayFrame::Heartbeat(*sequence),
+        Word::End(end, text) => RelayFrame::End(*end, Bytes::copy_from_slice(text.as_bytes())),
+    };
+    frame.encode(output);
+}

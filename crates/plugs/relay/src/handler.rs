@@ -1,0 +1,225 @@
+//! The requests of a relay, by method and URI.
+
+mod subscribe;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hermes_http::ResponseHead;
+use hermes_net::memory::Owner;
+use hermes_plug::refusal::Refusal;
+use hermes_plug::{Handler, HandlerRequest, Handling, Response, Settings};
+use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::relay::MEDIA_TYPE;
+use hermes_proto::relay::fields::{DELIVERED, Delivered, FieldError, Publish};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+
+use crate::channel::NoRoom;
+use crate::publish::{NotPublished, Publishing};
+use crate::query::{ChannelPath, take_apart};
+use crate::settings::{RelaySettings, Rules};
+use crate::space::{Asking, Space};
+
+/// The longest time for which a message or a reader may ask to wait, with `Prefer: wait=SECONDS` (RFC 7240, section 4.3).
+#[doc(alias = "bound")]
+const MAX_WAIT: Duration = Duration::from_mins(1);
+
+/// The media type of HTML forms.
+const FORM: &[u8] = b"application/x-www-form-urlencoded";
+
+/// How long a reliable message waits for room if it does not say.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Answers subscribers and publishers.
+pub(crate) struct Relay {
+    space: Arc<Space>,
+    rules: Option<Arc<Rules>>,
+}
+
+/// A request, read.
+struct Asked {
+    request: HandlerRequest,
+    path: ChannelPath,
+    /// The key of the channel: its host and path.
+    key: String,
+    owner: String,
+    rules: Arc<Rules>,
+}
+
+impl Relay {
+    /// A relay of the channels of this space.
+    pub(crate) fn new(space: Arc<Space>) -> Self {
+        let rules = RelaySettings::default().rules();
+        Self {
+            space,
+            rules: rules.ok().map(Arc::new),
+        }
+    }
+
+    async fn answer(&self, request: HandlerRequest) -> Result<Response, Refusal> {
+        let Some(rules) = self.rules.clone() else {
+            let details = "the relay has no rules";
+            return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
+        };
+        let path = request.head.path.as_ref().map_or("/", |path| path.as_str());
+        let path = take_apart(path);
+        let asked = Asked {
+            key: format!("{}{}", request.target, path.channel),
+            owner: Owner::of(request.user.as_deref(), &request.source.peer).to_string(),
+            path,
+            rules,
+            request,
+        };
+        let is_subscription = asked.path.subscription.is_some();
+        match asked.request.head.method {
+            Method::GET => self.subscribe(asked).await,
+            Method::POST | Method::PUT if is_subscription => self.renew(&asked),
+            Method::DELETE if is_subscription => self.leave(&asked),
+            Method::POST | Method::PUT => self.publish(asked).await,
+            _ => Err(wrong_method(is_subscription)),
+        }
+    }
+
+    async fn publish(&self, mut asked: Asked) -> Result<Response, Refusal> {
+        let fields = &asked.request.head.fields;
+        let how = Publish::read(fields).map_err(|error| malformed(&error))?;
+        let content_type = fields.get(header::CONTENT_TYPE);
+        // curl names this type for whatever it is given: it says nothing.
+        let content_type = content_type.filter(|kind| kind.as_bytes() != FORM);
+        let content_type = content_type.map(|kind| Bytes::copy_from_slice(kind.as_bytes()));
+        let is_stream = content_type.as_deref() == Some(MEDIA_TYPE.as_bytes());
+        let publishing = Publishing {
+            space: &self.space,
+            channel: self.space.channel(&asked.key),
+            how,
+            content_type,
+            owner: &asked.owner,
+            limit: asked.rules.message,
+            wait: wait(fields).unwrap_or(WAIT),
+        };
+        let content = &mut asked.request.content;
+        let published = match is_stream {
+            true => publishing.each(content).await,
+            false => publishing.whole(content).await,
+        };
+        match published {
+            Ok(delivered) => Ok(delivered_to(StatusCode::OK, &delivered)),
+            Err(NotPublished::NoRoom(no_room, before)) => Ok(no_room_for(no_room, before)),
+            Err(NotPublished::Refused(refusal)) => Err(refusal),
+        }
+    }
+}
+
+impl Handler for Relay {
+    fn handle(&self, request: HandlerRequest) -> Handling<'_> {
+        Box::pin(self.answer(request))
+    }
+
+    fn settings(&self) -> Option<Settings<dyn Handler>> {
+        let space = self.space.clone();
+        Some(Settings::new(move |settings: RelaySettings| {
+            let relay: Arc<dyn Handler> = Arc::new(Self {
+                space: space.clone(),
+                rules: Some(Arc::new(settings.rules()?)),
+            });
+            Ok(relay)
+        }))
+    }
+}
+
+impl Asked {
+    fn asking(&self) -> Asking<'_> {
+        Asking {
+            key: &self.key,
+            owner: &self.owner,
+            user: self.request.user.as_deref(),
+            rules: &self.rules,
+        }
+    }
+}
+
+/// An answer to a publisher: the counts as a field, and as a line for people.
+fn delivered_to(status: StatusCode, delivered: &Delivered) -> Response {
+    let mut head = ResponseHead::new(status);
+    if let Some(value) = delivered.value() {
+        head.fields.insert(DELIVERED, value);
+    }
+    set(&mut head.fields, header::CACHE_CONTROL, "no-store");
+    set(
+        &mut head.fields,
+        header::CONTENT_TYPE,
+        "text/plain;charset=utf-8",
+    );
+    let line = match delivered {
+        Delivered { receivers: 0, .. } => "no receivers\n".to_owned(),
+        Delivered { dropped: 0, .. } => format!("receivers: {}\n", delivered.receivers),
+        _ => {
+            let receivers = delivered.receivers;
+            let dropped = delivered.dropped;
+            format!("receivers: {receivers}, lost for want of room: {dropped}\n")
+        }
+    };
+    Response::Whole(head, line.into())
+}
+
+/// The answer where a receiver had no room in time.
+fn no_room_for(no_room: NoRoom, before: Delivered) -> Response {
+    let delivered = Delivered {
+        receivers: no_room.receivers,
+        ..before
+    };
+    let mut head = ResponseHead::new(StatusCode::SERVICE_UNAVAILABLE);
+    if let Some(value) = delivered.value() {
+        head.fields.insert(DELIVERED, value);
+    }
+    set(&mut head.fields, header::RETRY_AFTER, "1");
+    set(
+        &mut head.fields,
+        header::CONTENT_TYPE,
+        "text/plain;charset=utf-8",
+    );
+    let line = "a receiver had no room in time, and the message was put into no queue\n";
+    Response::Whole(head, Bytes::from_static(line.as_bytes()))
+}
+
+fn wrong_method(is_subscription: bool) -> Refusal {
+    let (allowed, details) = match is_subscription {
+        true => (
+            "GET, POST, PUT, DELETE",
+            "a subscription is taken by GET, renewed by POST and left by DELETE",
+        ),
+        false => (
+            "GET, POST, PUT",
+            "a channel is subscribed to by GET and published to by POST",
+        ),
+    };
+    let mut fields = Fields::new();
+    set(&mut fields, header::ALLOW, allowed);
+    Refusal::new(ProxyError::HttpRequestError, details)
+        .status(StatusCode::METHOD_NOT_ALLOWED)
+        .fields(fields)
+}
+
+fn malformed(error: &FieldError) -> Refusal {
+    Refusal::new(ProxyError::HttpRequestError, error.to_string())
+}
+
+fn set(fields: &mut Fields, name: HeaderName, value: &'static str) {
+    fields.insert(name, HeaderValue::from_static(value));
+}
+
+/// The time of `Prefer: wait=SECONDS`.
+fn wait(fields: &Fields) -> Option<Duration> {
+    /// RFC 7240.
+    const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+    fields.values(PREFER).find_map(|line| {
+        let line = String::from_utf8_lossy(line.as_bytes());
+        let mut preferences = line.split([',', ';']).map(str::trim);
+        let seconds = preferences.find_map(|preference| preference.strip_prefix("wait="))?;
+        let seconds = seconds.parse().ok()?;
+        Some(Duration::from_secs(seconds).min(MAX_WAIT))
+    })
+}

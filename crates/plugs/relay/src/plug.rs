@@ -1,0 +1,99 @@
+//! The relay as a plug of a node: its handler, its clock, its status and its metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hermes_observe::{GaugeFamily, LabelledGauge};
+use hermes_plug::{Background, Plug, Plugs};
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::handler::Relay;
+use crate::space::Space;
+
+/// The name of the handler.
+const RELAY: &str = "relay";
+
+/// How often it looks whether subscriptions are over, or owe a sign of life.
+#[doc(alias = "bound")]
+const TICK: Duration = Duration::from_secs(1);
+
+/// Adds the relay to the plugs of a program.
+#[must_use]
+pub fn register(plugs: Plugs) -> Plugs {
+    let space = Arc::new(Space::default());
+    let plugs = plugs.handler(RELAY, Relay::new(space.clone()));
+    plugs.plug(RELAY, RelayPlug { space })
+}
+
+/// The work of the relay beside its exchanges.
+struct RelayPlug {
+    space: Arc<Space>,
+}
+
+impl Plug for RelayPlug {
+    fn start(&self, background: &Background) {
+        let space = self.space.clone();
+        let stopping = background.clone();
+        background.spawn(async move {
+            let mut ticks = interval(TICK);
+            // A clock that was late does not catch up: each tick looks at the time.
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    _ = ticks.tick() => space.tick(Instant::now()),
+                    () = stopping.stopping() => return,
+                }
+            }
+        });
+    }
+
+    fn status(&self) -> Value {
+        let sizes = self.space.sizes();
+        if sizes.subscriptions == 0 && self.space.counts.published.load(Ordering::Relaxed) == 0 {
+            return Value::Null;
+        }
+        json!({
+            "channels": sizes.channels,
+            "subscriptions": sizes.subscriptions,
+            "waiting_bytes": self.space.held.load(Ordering::Relaxed),
+            "published": self.space.counts.published.load(Ordering::Relaxed),
+            "enqueued": self.space.counts.enqueued.load(Ordering::Relaxed),
+            "dropped": self.space.counts.dropped.load(Ordering::Relaxed),
+        })
+    }
+
+    fn metrics(&self) -> Vec<GaugeFamily> {
+        let sizes = self.space.sizes();
+        let waiting = self.space.held.load(Ordering::Relaxed);
+        vec![
+            family(
+                "hermes_relay_channels",
+                "Channels of the relay",
+                sizes.channels,
+            ),
+            family(
+                "hermes_relay_subscriptions",
+                "Subscriptions to channels of the relay",
+                sizes.subscriptions,
+            ),
+            family(
+                "hermes_relay_waiting_bytes",
+                "Bytes of messages that wait for subscriptions of the relay",
+                waiting,
+            ),
+        ]
+    }
+}
+
+fn family(name: &'static str, help: &'static str, value: usize) -> GaugeFamily {
+    GaugeFamily {
+        name,
+        help,
+        gauges: vec![LabelledGauge {
+            labels: Vec::new(),
+            value: i64::try_from(value).unwrap_or(i64::MAX),
+        }],
+    }
+}

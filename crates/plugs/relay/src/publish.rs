@@ -1,0 +1,186 @@
+//! Messages that arrive: one content, or a stream of many.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use hermes_http::Frame;
+use hermes_plug::RequestContent;
+use hermes_plug::refusal::Refusal;
+use hermes_proto::capsule::CapsuleDecoder;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::relay::fields::{Delivered, Publish};
+use hermes_proto::relay::{Adu, RelayFrame};
+use http::StatusCode;
+
+use crate::channel::{Channel, Draft, NoRoom, Publisher};
+use crate::space::Space;
+
+/// The channel that messages go to, and how.
+pub(crate) struct Publishing<'a> {
+    pub(crate) space: &'a Space,
+    /// `None`: no one has subscribed.
+    pub(crate) channel: Option<Arc<Channel>>,
+    pub(crate) how: Publish,
+    pub(crate) content_type: Option<Bytes>,
+    /// The user, or the source of a stranger.
+    pub(crate) owner: &'a str,
+    /// The longest message in bytes.
+    pub(crate) limit: usize,
+    /// How long a message may wait for room.
+    pub(crate) wait: Duration,
+}
+
+/// Why not all was published.
+pub(crate) enum NotPublished {
+    Refused(Refusal),
+    /// There was no room in time for a message, and those that came before it were published.
+    NoRoom(NoRoom, Delivered),
+}
+
+impl From<Refusal> for NotPublished {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl Publishing<'_> {
+    /// Publishes a content as one message.
+    pub(crate) async fn whole(
+        &self,
+        content: &mut RequestContent,
+    ) -> Result<Delivered, NotPublished> {
+        if content
+            .length()
+            .is_some_and(|length| length > self.limit as u64)
+        {
+            return Err(too_long(self.limit).into());
+        }
+        let mut data = BytesMut::new();
+        let mut charges = Vec::new();
+        while let Some(piece) = self.piece(content).await? {
+            charges.push(self.charged(piece.len())?);
+            data.extend_from_slice(&piece);
+            if data.len() > self.limit {
+                return Err(too_long(self.limit).into());
+            }
+        }
+        self.one(data.freeze(), self.content_type.clone(), self.how.clone())
+            .await
+            .map_err(|no_room| NotPublished::NoRoom(no_room, Delivered::default()))
+    }
+
+    /// Publishes each ADU of a content. A reader that is not fast enough holds up this content alone.
+    pub(crate) async fn each(
+        &self,
+        content: &mut RequestContent,
+    ) -> Result<Delivered, NotPublished> {
+        /// What an ADU has beside its content, at most.
+        const LABELS: usize = 1024;
+
+        let mut decoder = CapsuleDecoder::new((self.limit + LABELS) as u64);
+        let mut total = Delivered {
+            is_exact: true,
+            ..Delivered::default()
+        };
+        while let Some(piece) = self.piece(content).await? {
+            let _charge = self.charged(piece.len())?;
+            decoder.push(piece);
+            while let Some(capsule) = decoder.next().map_err(malformed)? {
+                let frame = RelayFrame::decode(&capsule).map_err(malformed)?;
+                if let RelayFrame::Adu(adu) = frame {
+                    let delivered = self.adu(adu).await;
+                    let delivered =
+                        delivered.map_err(|no_room| NotPublished::NoRoom(no_room, total))?;
+                    add(&mut total, &delivered);
+                }
+            }
+        }
+        decoder.finish().map_err(malformed)?;
+        Ok(total)
+    }
+
+    async fn adu(&self, adu: Adu) -> Result<Delivered, NoRoom> {
+        let topic = adu
+            .topic
+            .map(|topic| String::from_utf8_lossy(&topic).into_owned());
+        let how = Publish {
+            topic: topic.or_else(|| self.how.topic.clone()),
+            // 0: its publisher does not number its messages.
+            sequence: (adu.sequence > 0).then_some(adu.sequence),
+            ..self.how.clone()
+        };
+        // The content shares memory with the others of its piece, and a slow reader must not keep those.
+        let data = Bytes::copy_from_slice(&adu.data);
+        self.one(data, adu.content_type, how).await
+    }
+
+    async fn one(
+        &self,
+        data: Bytes,
+        content_type: Option<Bytes>,
+        how: Publish,
+    ) -> Result<Delivered, NoRoom> {
+        let counts = &self.space.counts;
+        counts.published.fetch_add(1, Ordering::Relaxed);
+        let Some(channel) = &self.channel else {
+            return Ok(Delivered {
+                is_exact: true,
+                ..Delivered::default()
+            });
+        };
+
+        let publisher = how.sequence.map(|sequence| Publisher {
+            name: self.owner.into(),
+            sequence,
+        });
+        let draft = Draft {
+            how,
+            content_type,
+            data,
+            publisher,
+        };
+        let deadline = Instant::now() + self.wait;
+        let delivered = channel.publish_by(&draft, deadline).await?;
+        counts
+            .enqueued
+            .fetch_add(delivered.enqueued, Ordering::Relaxed);
+        counts
+            .dropped
+            .fetch_add(delivered.dropped, Ordering::Relaxed);
+        Ok(delivered)
+    }
+
+    async fn piece(&self, content: &mut RequestContent) -> Result<Option<Bytes>, Refusal> {
+        match content.frame().await {
+            Some(Ok(Frame::Data(data))) => Ok(Some(data)),
+            Some(Ok(Frame::Trailers(_))) | None => Ok(None),
+            Some(Err(error)) => Err(Refusal::client_gone(error.to_string())),
+        }
+    }
+
+    fn charged(&self, bytes: usize) -> Result<crate::space::Charge, Refusal> {
+        self.space.charge(bytes).ok_or_else(|| {
+            let details = "the messages of this relay that wait are too many bytes";
+            Refusal::new(ProxyError::ConnectionLimitReached, details)
+        })
+    }
+}
+
+fn add(total: &mut Delivered, delivered: &Delivered) {
+    total.receivers = total.receivers.max(delivered.receivers);
+    total.enqueued += delivered.enqueued;
+    total.dropped += delivered.dropped;
+    total.is_exact &= delivered.is_exact;
+    total.at = delivered.at;
+}
+
+fn too_long(limit: usize) -> Refusal {
+    let details = format!("a message of this channel has at most {limit} bytes");
+    Refusal::new(ProxyError::HttpRequestError, details).status(StatusCode::PAYLOAD_TOO_LARGE)
+}
+
+fn malformed(error: impl std::error::Error) -> Refusal {
+    Refusal::new(ProxyError::HttpRequestError, error.to_string())
+}

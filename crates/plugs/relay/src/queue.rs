@@ -1,0 +1,421 @@
+//! The messages that wait for the subscriptions of one worker, without input or output.
+//!
+//! A message is kept once, until the last member that is to have it has taken it. Each member has a limit of its own; a message that
+//! does not fit is lost for it alone, and the member is told how many it has lost at the place where they would have come.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hermes_proto::relay::{Gap, GapReason};
+
+use crate::message::Message;
+
+/// The messages for the members of one worker.
+#[derive(Default)]
+pub(crate) struct Queue {
+    entries: VecDeque<Entry>,
+    /// The index of the first of them.
+    first: u64,
+    /// Bytes of them.
+    bytes: usize,
+    members: HashMap<MemberId, Member>,
+    /// The index of the latest message of each topic that waits.
+    topics: HashMap<Bytes, u64>,
+    next_member: u64,
+}
+
+/// The name of a member within its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct MemberId(u64);
+
+/// The messages that a member loses where it has no room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// Those that come.
+    #[default]
+    Newest,
+    /// Those that have waited longest.
+    Oldest,
+}
+
+/// A member's bounds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemberBounds {
+    /// Bytes that may wait for it; one message may in any case.
+    pub(crate) bytes: usize,
+    /// The messages that it loses beyond them.
+    pub(crate) overflow: Overflow,
+}
+
+/// The next thing for a member.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Messages that it has lost.
+    Gap(Gap),
+    /// The messages of these indices, to be [taken](Queue::taken).
+    Messages(Range<u64>),
+}
+
+/// The members that a message was for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Enqueued {
+    /// All.
+    pub(crate) receivers: u64,
+    /// Those that will get it.
+    pub(crate) enqueued: u64,
+}
+
+struct Entry {
+    message: Arc<Message>,
+    /// Members that have yet to take it.
+    left: usize,
+    /// A later message of its topic has taken its place.
+    is_replaced: bool,
+}
+
+struct Member {
+    bounds: MemberBounds,
+    /// The index of the message that it gets next.
+    next: u64,
+    /// Bytes that wait for it.
+    bytes: usize,
+    /// Messages that it has lost, in their order.
+    skips: VecDeque<Skip>,
+}
+
+/// Messages that a member has lost.
+#[derive(Debug, Clone, Copy)]
+struct Skip {
+    /// The index of the first of those that the queue has for others, or would have.
+    at: u64,
+    /// Indices that it passes over.
+    span: u64,
+    gap: Gap,
+}
+
+impl Queue {
+    /// A new member, which gets what comes from now on.
+    pub(crate) fn join(&mut self, bounds: MemberBounds) -> MemberId {
+        self.next_member += 1;
+        let id = MemberId(self.next_member);
+        let member = Member {
+            bounds,
+            next: self.end(),
+            bytes: 0,
+            skips: VecDeque::new(),
+        };
+        self.members.insert(id, member);
+        id
+    }
+
+    /// The member gets nothing any more.
+    pub(crate) fn leave(&mut self, id: MemberId) {
+        let Some(member) = self.members.remove(&id) else {
+            return;
+        };
+        for index in member.next..self.end() {
+            if member.awaits(index) {
+                self.release(index);
+            }
+        }
+        self.drop_taken();
+    }
+
+    /// Whether each member has room for a message of this cost.
+    pub(crate) fn has_room(&self, cost: usize) -> bool {
+        self.members.values().all(|member| member.has_room(cost))
+    }
+
+    /// Adds a message for all members that have room for it.
+    pub(crate) fn push(&mut self, message: &Arc<Message>) -> Enqueued {
+        if let Some(topic) = &message.topic {
+            self.replace(topic);
+        }
+
+        let cost = message.cost();
+        let index = self.end();
+        let mut dropped = Vec::new();
+        let mut without_room = Vec::new();
+        for (&id, member) in &mut self.members {
+            if !member.has_room(cost) && member.bounds.overflow == Overflow::Oldest {
+                member.drop_oldest(cost, &self.entries, self.first, &mut dropped);
+            }
+            match member.has_room(cost) {
+                true => member.bytes += cost,
+                false => without_room.push(id),
+            }
+        }
+        for index in dropped {
+            self.release(index);
+        }
+
+        let enqueued = self.members.len() - without_room.len();
+        // A message that no one gets has no index, so that there is none to pass over.
+        let span = u64::from(enqueued > 0);
+        for id in without_room {
+            if let Some(member) = self.members.get_mut(&id) {
+                member.skip(index, span);
+            }
+        }
+        if enqueued > 0 {
+            self.keep(message, enqueued);
+        }
+        self.drop_taken();
+        Enqueued {
+            receivers: self.members.len() as u64,
+            enqueued: enqueued as u64,
+        }
+    }
+
+    fn keep(&mut self, message: &Arc<Message>, left: usize) {
+        if let Some(topic) = &message.topic {
+            self.topics.insert(topic.clone(), self.end());
+        }
+        self.bytes += message.cost();
+        self.entries.push_back(Entry {
+            message: message.clone(),
+            left,
+            is_replaced: false,
+        });
+    }
+
+    /// The next thing for a member: a gap, which is thereby told, or messages of `limit` bytes in all, at least one; `None` if
+    /// nothing waits.
+    pub(crate) fn next(&mut self, id: MemberId, limit: usize, now: Instant) -> Option<Step> {
+        let expired = self.pass(id, now);
+        let member = self.members.get_mut(&id)?;
+        if expired > 0 {
+            return Some(Step::Gap(Gap {
+                count: expired,
+                reason: GapReason::Expired,
+            }));
+        }
+        if let Some(gap) = member.take_skip() {
+            return Some(Step::Gap(gap));
+        }
+        let range = self.run(id, limit, now);
+        (!range.is_empty()).then_some(Step::Messages(range))
+    }
+
+    /// The member passes over messages that were replaced, or are worth nothing any more; how many of the latter there were.
+    fn pass(&mut self, id: MemberId, now: Instant) -> u64 {
+        let mut expired = 0;
+        while let Some(member) = self.members.get_mut(&id)
+            && member
+                .skips
+                .front()
+                .is_none_or(|skip| skip.at > member.next)
+            && let Some(entry) = self.entries.get((member.next - self.first) as usize)
+        {
+            // A publisher that replaces a message wants it gone: nothing is lost.
+            if !entry.is_replaced {
+                if !entry.message.is_expired(now) {
+                    break;
+                }
+                member.bytes -= entry.message.cost();
+                expired += 1;
+            }
+            let index = member.next;
+            member.next += 1;
+            self.release(index);
+        }
+        self.drop_taken();
+        expired
+    }
+
+    /// The messages of these indices.
+    pub(crate) fn messages(&self, range: &Range<u64>) -> impl Iterator<Item = &Arc<Message>> {
+        let from = (range.start - self.first) as usize;
+        let to = (range.end - self.first) as usize;
+        self.entries.range(from..to).map(|entry| &entry.message)
+    }
+
+    /// The member has taken these messages.
+    pub(crate) fn taken(&mut self, id: MemberId, range: &Range<u64>) {
+        let cost: usize = self.messages(range).map(|message| message.cost()).sum();
+        if let Some(member) = self.members.get_mut(&id) {
+            member.next = range.end;
+            member.bytes -= cost;
+            for index in range.clone() {
+                self.release(index);
+            }
+            self.drop_taken();
+        }
+    }
+
+    /// Tells the member of messages that it has lost before those that wait.
+    pub(crate) fn tell(&mut self, id: MemberId, gap: Gap) {
+        if let Some(member) = self.members.get_mut(&id) {
+            let at = member.next;
+            member.skips.push_front(Skip { at, span: 0, gap });
+        }
+    }
+
+    /// When the first message came that waits for the member.
+    pub(crate) fn waits_since(&self, id: MemberId) -> Option<Instant> {
+        let member = self.members.get(&id)?;
+        let at = member.next.checked_sub(self.first)?;
+        self.entries
+            .get(at as usize)
+            .map(|entry| entry.message.came)
+    }
+
+    /// Bytes that wait for the member.
+    pub(crate) fn waiting(&self, id: MemberId) -> usize {
+        self.members.get(&id).map_or(0, |member| member.bytes)
+    }
+
+    /// Members.
+    pub(crate) fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Bytes of all messages that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The index of the message that comes next.
+    fn end(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// The messages from the next one of the member on, until the limit, a gap, or one that it does not get.
+    fn run(&self, id: MemberId, limit: usize, now: Instant) -> Range<u64> {
+        let member = &self.members[&id];
+        let start = member.next;
+        let stop = member.skips.front().map_or(self.end(), |skip| skip.at);
+        let mut bytes = 0;
+        let mut end = start;
+        for entry in self.entries.range((start - self.first) as usize..) {
+            let length = entry.message.data.len();
+            let is_first = end == start;
+            let fits = is_first || bytes + length <= limit;
+            if end == stop || entry.is_replaced || entry.message.is_expired(now) || !fits {
+                break;
+            }
+            bytes += length;
+            end += 1;
+        }
+        start..end
+    }
+
+    /// The message of this topic that waits is not to be had any more: a later one takes its place.
+    fn replace(&mut self, topic: &Bytes) {
+        let Some(index) = self.topics.remove(topic) else {
+            return;
+        };
+        let entry = &mut self.entries[(index - self.first) as usize];
+        entry.is_replaced = true;
+        let cost = entry.message.cost();
+        for member in self.members.values_mut() {
+            if member.awaits(index) {
+                member.bytes -= cost;
+            }
+        }
+    }
+
+    /// One member fewer is to take this message.
+    fn release(&mut self, index: u64) {
+        if let Some(at) = index.checked_sub(self.first)
+            && let Some(entry) = self.entries.get_mut(at as usize)
+        {
+            entry.left -= 1;
+        }
+    }
+
+    fn drop_taken(&mut self) {
+        while self.entries.front().is_some_and(|front| front.left == 0) {
+            let Some(entry) = self.entries.pop_front() else {
+                return;
+            };
+            self.bytes -= entry.message.cost();
+            if let Some(topic) = &entry.message.topic
+                && self.topics.get(topic) == Some(&self.first)
+            {
+                self.topics.remove(topic);
+            }
+            self.first += 1;
+        }
+    }
+}
+
+impl Member {
+    fn has_room(&self, cost: usize) -> bool {
+        self.bytes == 0 || self.bytes + cost <= self.bounds.bytes
+    }
+
+    /// Whether it is to get the message of this index, and has not yet.
+    fn awaits(&self, index: u64) -> bool {
+        let passes = |skip: &Skip| (skip.at..skip.at + skip.span).contains(&index);
+        self.next <= index && !self.skips.iter().any(passes)
+    }
+
+    /// It loses a message that comes at this index, and passes over so many indices.
+    fn skip(&mut self, at: u64, span: u64) {
+        if let Some(last) = self.skips.back_mut()
+            && last.at + last.span == at
+            && last.gap.reason == GapReason::Full
+        {
+            last.span += span;
+            last.gap.count += 1;
+            return;
+        }
+        let gap = Gap {
+            count: 1,
+            reason: GapReason::Full,
+        };
+        self.skips.push_back(Skip { at, span, gap });
+    }
+
+    /// The loss that it is to be told of now.
+    fn take_skip(&mut self) -> Option<Gap> {
+        let skip = *self.skips.front()?;
+        if skip.at != self.next {
+            return None;
+        }
+        self.skips.pop_front();
+        self.next += skip.span;
+        Some(skip.gap)
+    }
+
+    /// Gives up what has waited longest, until there is room or nothing waits; `dropped` gets the indices.
+    fn drop_oldest(
+        &mut self,
+        cost: usize,
+        entries: &VecDeque<Entry>,
+        first: u64,
+        dropped: &mut Vec<u64>,
+    ) {
+        let mut lost = 0;
+        while !self.has_room(cost) {
+            if let Some(earlier) = self.take_skip() {
+                lost += earlier.count;
+                continue;
+            }
+            let Some(entry) = entries.get((self.next - first) as usize) else {
+                break;
+            };
+            if !entry.is_replaced {
+                self.bytes -= entry.message.cost();
+                lost += 1;
+            }
+            dropped.push(self.next);
+            self.next += 1;
+        }
+        if lost > 0 {
+            let gap = Gap {
+                count: lost,
+                reason: GapReason::Full,
+            };
+            let at = self.next;
+            self.skips.push_front(Skip { at, span: 0, gap });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! The subscriptions of one worker to one channel: their queue, and the words for each of them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use hermes_plug::feed::FEED_BYTES;
+use hermes_proto::relay::{End, Gap};
+
+use crate::form::{EventStream, Form, Word};
+use crate::message::Message;
+use crate::queue::{Enqueued, MemberBounds, MemberId, Queue, Step};
+
+/// What a worker has of a channel. Locked for the time of one call.
+pub(crate) struct Share {
+    queue: Queue,
+    states: HashMap<MemberId, MemberState>,
+    /// Streams that have sent all.
+    waiting: BTreeSet<MemberId>,
+    /// One of them was woken, and is to wake the others: that costs no system call, as they are on its worker.
+    is_woken: bool,
+    /// The latest block of each form: subscribers who are as far as each other take the same bytes.
+    blocks: HashMap<Form, Block>,
+    /// Bytes of messages that all channels hold.
+    held: Arc<AtomicUsize>,
+}
+
+/// The place of one subscription.
+struct MemberState {
+    /// The number of its stream: an earlier one has lost its place.
+    stream: u64,
+    waker: Option<Waker>,
+    end: Option<Ending>,
+    /// Whether a sign of life is due.
+    is_beat_due: bool,
+    /// When its stream sent something last.
+    sent: Instant,
+    /// The number of the last message that its stream took.
+    position: u64,
+}
+
+/// The end of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) reason: End,
+    /// What an operator or developer wants to know beside it.
+    pub(crate) text: String,
+}
+
+/// Messages in the bytes of a form.
+struct Block {
+    range: Range<u64>,
+    pieces: Vec<Bytes>,
+}
+
+/// How one stream sends.
+pub(crate) struct Sending {
+    pub(crate) member: MemberId,
+    pub(crate) stream: u64,
+    pub(crate) form: Form,
+    /// For the form that has bytes of its own for each subscriber.
+    pub(crate) events: Option<EventStream>,
+}
+
+/// What came of asking for pieces.
+pub(crate) enum Sent {
+    /// There are pieces, and further ones may come.
+    Open,
+    /// There is nothing yet; the waker is kept.
+    Nothing,
+    /// The subscription is over, and its last word is said.
+    Ended,
+    /// Messages are lost, and the form has no word for it.
+    Lost(Gap),
+    /// Another stream has the place.
+    Replaced,
+}
+
+impl Share {
+    pub(crate) fn new(held: Arc<AtomicUsize>) -> Self {
+        Self {
+            queue: Queue::default(),
+            states: HashMap::new(),
+            waiting: BTreeSet::new(),
+            is_woken: false,
+            blocks: HashMap::new(),
+            held,
+        }
+    }
+
+    /// A new subscription, which gets what comes after the message `position`.
+    pub(crate) fn join(&mut self, bounds: MemberBounds, position: u64, now: Instant) -> MemberId {
+        let member = self.queue.join(bounds);
+        let state = MemberState {
+            stream: 0,
+            waker: None,
+            end: None,
+            is_beat_due: false,
+            sent: now,
+            position,
+        };
+        self.states.insert(member, state);
+        member
+    }
+
+    /// A subscription is over; nothing more is said to it.
+    pub(crate) fn leave(&mut self, member: MemberId) {
+        self.states.remove(&member);
+        self.waiting.remove(&member);
+        self.accounted(|queue| queue.leave(member));
+    }
+
+    /// A new stream takes the place; the one before hears of it. Returns its number.
+    pub(crate) fn take_place(&mut self, member: MemberId) -> Option<u64> {
+        let state = self.states.get_mut(&member)?;
+        state.stream += 1;
+        if let Some(waker) = state.waker.take() {
+            waker.wake();
+        }
+        Some(state.stream)
+    }
+
+    /// The number of the last message that the streams of a subscription have taken.
+    pub(crate) fn position(&self, member: MemberId) -> Option<u64> {
+        self.states.get(&member).map(|state| state.position)
+    }
+
+    /// Whether this stream has the place.
+    pub(crate) fn is_current(&self, member: MemberId, stream: u64) -> bool {
+        let state = self.states.get(&member);
+        state.is_some_and(|state| state.stream == stream)
+    }
+
+    /// Says that messages are lost before those that wait.
+    pub(crate) fn tell(&mut self, member: MemberId, gap: Gap) {
+        self.queue.tell(member, gap);
+    }
+
+    /// Whether all have room for a message of this cost.
+    pub(crate) fn has_room(&self, cost: usize) -> bool {
+        self.queue.has_room(cost)
+    }
+
+    /// Adds a message; who has to be woken for it.
+    pub(crate) fn push(&mut self, message: &Arc<Message>) -> Pushed {
+        let enqueued = self.accounted(|queue| queue.push(message));
+        // Also for those that got nothing: they may have a gap to tell.
+        Pushed {
+            enqueued,
+            waker: self.wake_one(),
+        }
+    }
+
+    /// Ends a subscription behind what waits for it.
+    pub(crate) fn end(&mut self, member: MemberId, ending: Ending) -> Option<Waker> {
+        let state = self.states.get_mut(&member)?;
+        state.end.get_or_insert(ending);
+        state.waker.take()
+    }
+
+    /// Has a sign of life sent if nothing was sent since `since`.
+    pub(crate) fn beat(&mut self, member: MemberId, since: Instant) -> Option<Waker> {
+        let state = self.states.get_mut(&member)?;
+        if state.sent > since {
+            return None;
+        }
+        state.is_beat_due = true;
+        state.waker.take()
+    }
+
+    /// When the first message came that waits for the subscription.
+    pub(crate) fn waits_since(&self, member: MemberId) -> Option<Instant> {
+        self.queue.waits_since(member)
+    }
+
+    /// Bytes that wait for the subscription.
+    pub(crate) fn waiting_bytes(&self, member: MemberId) -> usize {
+        self.queue.waiting(member)
+    }
+
+    /// Subscriptions.
+    pub(crate) fn members(&self) -> usize {
+        self.queue.members()
+    }
+
+    /// The others who wait, if the caller is the one that was woken for them.
+    pub(crate) fn take_others(&mut self) -> Vec<Waker> {
+        if !std::mem::take(&mut self.is_woken) {
+            return Vec::new();
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        let wakers = waiting.iter().filter_map(|member| {
+            let state = self.states.get_mut(member)?;
+            state.waker.take()
+        });
+        wakers.collect()
+    }
+
+    /// Gives the pieces that a stream is to send next.
+    pub(crate) fn pieces(
+        &mut self,
+        sending: &Sending,
+        cx: &Context<'_>,
+        now: Instant,
+        pieces: &mut Vec<Bytes>,
+    ) -> Sent {
+        let member = sending.member;
+        if !self.is_current(member, sending.stream) {
+            return Sent::Replaced;
+        }
+
+        let step = self.accounted(|queue| queue.next(member, FEED_BYTES, now));
+        match step {
+            Some(Step::Gap(gap)) if !sending.form.tells_gaps() => return Sent::Lost(gap),
+            Some(Step::Gap(gap)) => self.say(sending, &Word::Gap(gap), pieces),
+            Some(Step::Messages(range)) => self.send(sending, range, pieces),
+            None => {}
+        }
+        let Some(state) = self.states.get_mut(&member) else {
+            return Sent::Replaced;
+        };
+        if !pieces.is_empty() {
+            state.sent = now;
+            state.is_beat_due = false;
+            return Sent::Open;
+        }
+
+        if let Some(ending) = state.end.clone() {
+            self.say(sending, &Word::End(ending.reason, &ending.text), pieces);
+            return Sent::Ended;
+        }
+        if std::mem::take(&mut state.is_beat_due) {
+            state.sent = now;
+            let position = state.position;
+            self.say(sending, &Word::Heartbeat(position), pieces);
+            if !pieces.is_empty() {
+                return Sent::Open;
+            }
+        }
+        self.wait(member, cx);
+        Sent::Nothing
+    }
+
+    /// The next message for a subscriber who takes one at a time.
+    pub(crate) fn one(&mut self, member: MemberId, now: Instant) -> Option<Arc<Message>> {
+        loop {
+            match self.accounted(|queue| queue.next(member, 1, now))? {
+                Step::Gap(_) => {}
+                Step::Messages(range) => {
+                    let first = range.start..range.start + 1;
+                    let message = self.queue.messages(&first).next().cloned();
+                    self.accounted(|queue| queue.taken(member, &first));
+                    return message;
+                }
+            }
+        }
+    }
+
+    /// Keeps the waker of a stream that has sent all.
+    pub(crate) fn wait(&mut self, member: MemberId, cx: &Context<'_>) {
+        let Some(state) = self.states.get_mut(&member) else {
+            return;
+        };
+        state.waker = Some(cx.waker().clone());
+        self.waiting.insert(member);
+    }
+
+    fn send(&mut self, sending: &Sending, range: Range<u64>, pieces: &mut Vec<Bytes>) {
+        let last = self.queue.messages(&range).last();
+        let position = last.map(|message| message.sequence);
+        if let Some(events) = &sending.events {
+            events.messages(self.queue.messages(&range), pieces);
+        } else {
+            let block = self.blocks.get(&sending.form);
+            match block.filter(|block| block.range == range) {
+                Some(block) => pieces.extend_from_slice(&block.pieces),
+                None => {
+                    sending.form.messages(self.queue.messages(&range), pieces);
+                    // One subscriber shares with no one.
+                    if self.queue.members() > 1 {
+                        let block = Block {
+                            range: range.clone(),
+                            pieces: pieces.clone(),
+                        };
+                        self.blocks.insert(sending.form, block);
+                    }
+                }
+            }
+        }
+
+        self.accounted(|queue| queue.taken(sending.member, &range));
+        if self.queue.bytes() == 0 {
+            self.blocks.clear();
+        }
+        if let (Some(state), Some(position)) = (self.states.get_mut(&sending.member), position) {
+            state.position = position;
+        }
+    }
+
+    fn say(&self, sending: &Sending, word: &Word<'_>, pieces: &mut Vec<Bytes>) {
+        let mut said = BytesMut::new();
+        sending.form.word(word, &mut said);
+        if !said.is_empty() {
+            pieces.push(said.freeze());
+        }
+    }
+
+    fn wake_one(&mut self) -> Option<Waker> {
+        if self.is_woken {
+            return None;
+        }
+        while let Some(member) = self.waiting.pop_first() {
+            let state = self.states.get_mut(&member);
+            if let Some(waker) = state.and_then(|state| state.waker.take()) {
+                self.is_woken = true;
+                return Some(waker);
+            }
+        }
+        None
+    }
+
+    /// Changes the queue, and counts the bytes by which it grew or shrank.
+    fn accounted<T>(&mut self, change: impl FnOnce(&mut Queue) -> T) -> T {
+        let before = self.queue.bytes();
+        let changed = change(&mut self.queue);
+        let after = self.queue.bytes();
+        if after >= before {
+            self.held.fetch_add(after - before, Ordering::Relaxed);
+        } else {
+            self.held.fetch_sub(before - after, Ordering::Relaxed);
+        }
+        changed
+    }
+}
+
+/// A message was added.
+pub(crate) struct Pushed {
+    pub(crate) enqueued: Enqueued,
+    /// To be woken when the share is free again.
+    pub(crate) waker: Option<Waker>,
+}

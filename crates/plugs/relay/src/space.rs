@@ -1,0 +1,211 @@
+//! All channels and subscriptions of a node, and their bounds.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
+
+use crate::channel::Channel;
+use crate::settings::Rules;
+use crate::subscription::{Fate, Subscription, SubscriptionParts};
+
+/// Subscriptions of a node: each holds a stream of its own.
+#[doc(alias = "bound")]
+pub(crate) const SUBSCRIPTIONS: usize = 100_000;
+
+/// Bytes of messages that wait, of all channels.
+#[doc(alias = "bound")]
+pub(crate) const HELD: usize = 64 << 20;
+
+/// The channels of a node. They stay over changes of the configuration.
+#[derive(Default)]
+pub(crate) struct Space {
+    tables: Mutex<Tables>,
+    /// Bytes of messages that wait, and of those that are being received.
+    pub(crate) held: Arc<AtomicUsize>,
+    pub(crate) counts: Counts,
+}
+
+/// What a node has done.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Messages that were published.
+    pub(crate) published: AtomicU64,
+    /// Those that were put into queues.
+    pub(crate) enqueued: AtomicU64,
+    /// Those that were lost for someone.
+    pub(crate) dropped: AtomicU64,
+}
+
+#[derive(Default)]
+struct Tables {
+    channels: HashMap<Arc<str>, Arc<Channel>>,
+    subscriptions: HashMap<Arc<str>, Arc<Subscription>>,
+    /// Subscriptions of each owner.
+    owners: HashMap<Arc<str>, usize>,
+}
+
+/// Who subscribes, and to what.
+pub(crate) struct Asking<'a> {
+    /// The key of the channel.
+    pub(crate) key: &'a str,
+    /// The user, or the source of a stranger.
+    pub(crate) owner: &'a str,
+    /// The user.
+    pub(crate) user: Option<&'a str>,
+    pub(crate) rules: &'a Arc<Rules>,
+}
+
+/// No further subscription is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The owner has as many as it may.
+    Owner(usize),
+    /// The node has.
+    Node,
+    /// The system gives no random numbers, so that no one can be given a name.
+    NoName,
+}
+
+impl Space {
+    /// Begins a subscription, and its channel if it is the first.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn subscribe(
+        &self,
+        asking: &Asking<'_>,
+        expires: Instant,
+        now: Instant,
+    ) -> Result<Arc<Subscription>, Full> {
+        let names = (random::<16>(), random());
+        let (Some(id), Some(epoch)) = names else {
+            return Err(Full::NoName);
+        };
+        let mut tables = self.tables.lock();
+        if tables.subscriptions.len() >= SUBSCRIPTIONS {
+            return Err(Full::Node);
+        }
+        let owned = tables.owners.get(asking.owner).copied().unwrap_or_default();
+        if owned >= asking.rules.subscriptions {
+            return Err(Full::Owner(owned));
+        }
+
+        let owner: Arc<str> = asking.owner.into();
+        *tables.owners.entry(owner.clone()).or_default() += 1;
+        let key: Arc<str> = asking.key.into();
+        let channel = tables.channels.entry(key.clone());
+        let channel = channel.or_insert_with(|| {
+            let epoch = u32::from_le_bytes(epoch);
+            Arc::new(Channel::new(epoch, self.held.clone()))
+        });
+        let channel = channel.clone();
+        let joined = channel.join(asking.rules.queue, now);
+        let id: Arc<str> = URL_SAFE_NO_PAD.encode(id).into();
+        let parts = SubscriptionParts {
+            id: id.clone(),
+            owner,
+            user: asking.user.map(str::to_owned),
+            key,
+            channel,
+            share: joined.share,
+            member: joined.member,
+            rules: asking.rules.clone(),
+        };
+        let subscription = Arc::new(Subscription::new(parts, expires));
+        tables.subscriptions.insert(id, subscription.clone());
+        Ok(subscription)
+    }
+
+    /// The channel of this key, if someone has subscribed to it.
+    pub(crate) fn channel(&self, key: &str) -> Option<Arc<Channel>> {
+        self.tables.lock().channels.get(key).cloned()
+    }
+
+    /// The subscription of this name, if it is the user's and of this channel.
+    pub(crate) fn subscription(&self, id: &str, asking: &Asking<'_>) -> Option<Arc<Subscription>> {
+        let tables = self.tables.lock();
+        let found = tables.subscriptions.get(id)?;
+        let is_its = found.user.as_deref() == asking.user && *found.key == *asking.key;
+        is_its.then(|| found.clone())
+    }
+
+    /// A subscription is over.
+    pub(crate) fn remove(&self, subscription: &Subscription) {
+        let mut tables = self.tables.lock();
+        if tables.subscriptions.remove(&subscription.id).is_none() {
+            return;
+        }
+        if let Entry::Occupied(mut owned) = tables.owners.entry(subscription.owner.clone()) {
+            *owned.get_mut() -= 1;
+            if *owned.get() == 0 {
+                owned.remove();
+            }
+        }
+        subscription.share.lock().leave(subscription.member);
+        // Joining is done with the tables locked, so that a channel does not lose a subscription that begins now.
+        if subscription.channel.receivers() == 0 {
+            tables.channels.remove(&subscription.key);
+        }
+        drop(tables);
+        subscription.channel.has_taken();
+    }
+
+    /// Looks at the clock.
+    pub(crate) fn tick(&self, now: Instant) {
+        let all: Vec<_> = self.tables.lock().subscriptions.values().cloned().collect();
+        for subscription in all {
+            if subscription.tick(now) == Fate::Gone {
+                self.remove(&subscription);
+            }
+        }
+    }
+
+    /// Counts bytes that are being received, until the charge is dropped; `None` if there is no room.
+    pub(crate) fn charge(&self, bytes: usize) -> Option<Charge> {
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let charge = Charge {
+            held: self.held.clone(),
+            bytes,
+        };
+        (held <= HELD).then_some(charge)
+    }
+
+    /// Channels and subscriptions.
+    pub(crate) fn sizes(&self) -> Sizes {
+        let tables = self.tables.lock();
+        Sizes {
+            channels: tables.channels.len(),
+            subscriptions: tables.subscriptions.len(),
+        }
+    }
+}
+
+/// The size of a space.
+pub(crate) struct Sizes {
+    pub(crate) channels: usize,
+    pub(crate) subscriptions: usize,
+}
+
+/// Bytes that are counted until this is dropped.
+pub(crate) struct Charge {
+    held: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+fn random<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(bytes)
+}

@@ -1,0 +1,197 @@
+//! A subscription: a resource that outlives its stream for a while, so that its subscriber can come again.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hermes_proto::relay::{End, Gap, GapReason, Position};
+use parking_lot::Mutex;
+
+use crate::channel::Channel;
+use crate::queue::MemberId;
+use crate::settings::Rules;
+use crate::share::{Ending, Share};
+
+/// One subscription.
+pub(crate) struct Subscription {
+    /// Its name: who knows it and is its user may change it.
+    pub(crate) id: Arc<str>,
+    /// The user, or the source of a stranger, whom it counts for.
+    pub(crate) owner: Arc<str>,
+    /// Whose it is; `None` without authentication.
+    pub(crate) user: Option<String>,
+    /// The key of its channel.
+    pub(crate) key: Arc<str>,
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) share: Arc<Mutex<Share>>,
+    pub(crate) member: MemberId,
+    /// The rules of the route by which it came.
+    pub(crate) rules: Arc<Rules>,
+    times: Mutex<Times>,
+}
+
+#[derive(Clone, Copy)]
+struct Times {
+    /// The end, unless it is asked for anew.
+    expires: Instant,
+    /// Since when it has no stream.
+    away_since: Option<Instant>,
+}
+
+/// Whether a subscription goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Stays,
+    /// It has no stream, and no one came again in time.
+    Gone,
+}
+
+impl Subscription {
+    pub(crate) fn new(parts: SubscriptionParts, expires: Instant) -> Self {
+        Self {
+            id: parts.id,
+            owner: parts.owner,
+            user: parts.user,
+            key: parts.key,
+            channel: parts.channel,
+            share: parts.share,
+            member: parts.member,
+            rules: parts.rules,
+            times: Mutex::new(Times {
+                expires,
+                away_since: None,
+            }),
+        }
+    }
+
+    /// Lasts until then.
+    pub(crate) fn renew(&self, expires: Instant) {
+        self.times.lock().expires = expires;
+    }
+
+    /// A stream takes it; its number, unless the subscription is over.
+    pub(crate) fn attach(&self) -> Option<u64> {
+        self.times.lock().away_since = None;
+        self.share.lock().take_place(self.member)
+    }
+
+    /// Its stream broke off.
+    pub(crate) fn detach(&self, stream: u64, now: Instant) {
+        if self.share.lock().is_current(self.member, stream) {
+            self.times.lock().away_since = Some(now);
+        }
+    }
+
+    /// Says to the next stream which messages the subscriber has missed, whose last one was `from`; whether it has missed none.
+    pub(crate) fn recover(&self, from: Option<Position>) -> bool {
+        let mut share = self.share.lock();
+        let Some(sent) = share.position(self.member) else {
+            return false;
+        };
+        let Some(from) = from else {
+            return true;
+        };
+        let gap = missed(from, self.channel.epoch, sent);
+        if let Some(gap) = gap {
+            share.tell(self.member, gap);
+        }
+        gap.is_none()
+    }
+
+    /// Looks at the clock: ends what has lasted long enough, and has signs of life sent.
+    pub(crate) fn tick(&self, now: Instant) -> Fate {
+        let times = *self.times.lock();
+        let Times {
+            expires,
+            away_since,
+        } = times;
+        let gone = |since: Instant| now.saturating_duration_since(since) >= self.rules.grace;
+        if away_since.is_some_and(gone) {
+            return Fate::Gone;
+        }
+
+        let mut share = self.share.lock();
+        let waker = if now >= expires {
+            share.end(self.member, Ending::of(End::Timeout))
+        } else if let Some(ending) = self.lagging(&share, now) {
+            share.end(self.member, ending)
+        } else {
+            let since = now.checked_sub(self.rules.heartbeat);
+            since.and_then(|since| share.beat(self.member, since))
+        };
+        drop(share);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        // Without a stream no one takes the last word.
+        match now >= expires && away_since.is_some() {
+            true => Fate::Gone,
+            false => Fate::Stays,
+        }
+    }
+
+    /// The end of a subscription that holds up a publisher for too long.
+    fn lagging(&self, share: &Share, now: Instant) -> Option<Ending> {
+        let since = share.waits_since(self.member)?;
+        let waits = now.saturating_duration_since(since);
+        if waits < self.rules.lag || !self.channel.is_awaited() {
+            return None;
+        }
+        let bytes = share.waiting_bytes(self.member);
+        Some(Ending {
+            reason: End::Lagging,
+            text: format!("{bytes} bytes wait, the first for {} s", waits.as_secs()),
+        })
+    }
+}
+
+impl Ending {
+    pub(crate) fn of(reason: End) -> Self {
+        Self {
+            reason,
+            text: String::new(),
+        }
+    }
+}
+
+/// The parts of a new subscription.
+pub(crate) struct SubscriptionParts {
+    pub(crate) id: Arc<str>,
+    pub(crate) owner: Arc<str>,
+    pub(crate) user: Option<String>,
+    pub(crate) key: Arc<str>,
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) share: Arc<Mutex<Share>>,
+    pub(crate) member: MemberId,
+    pub(crate) rules: Arc<Rules>,
+}
+
+/// The messages that a subscriber misses whose last one was `from`, if the channel goes on behind the message `sent`.
+pub(crate) fn missed(from: Position, epoch: u32, sent: u64) -> Option<Gap> {
+    if from.epoch != epoch || from.sequence > sent {
+        return Some(Gap {
+            count: 0,
+            reason: GapReason::Restarted,
+        });
+    }
+    let count = sent - from.sequence;
+    (count > 0).then_some(Gap {
+        count,
+        reason: GapReason::Away,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscriber_hears_of_the_messages_that_it_missed() {
+        let from = |epoch, sequence| Position { epoch, sequence };
+        assert_eq!(missed(from(1, 5), 1, 5), None);
+        let gap = missed(from(1, 5), 1, 8).unwrap();
+        assert_eq!((gap.count, gap.reason), (3, GapReason::Away));
+        let gap = missed(from(2, 5), 1, 8).unwrap();
+        assert_eq!((gap.count, gap.reason), (0, GapReason::Restarted));
+        assert!(missed(from(1, 9), 1, 8).is_some());
+    }
+}

@@ -1,0 +1,425 @@
+//! Messages of the relay: publish and subscribe over HTTP.
+//!
+//! The answer to a subscription is one content without end. In its native form, [`MEDIA_TYPE`], that is a stream of capsules (RFC 9297,
+//! section 3), each an *application data unit* (ADU) of the channel or a word about it:
+//!
+//! ```text
+//! ADU       { Sequence (varint), Flags (8), [Length (varint), Content-Type], [Length (varint), Topic], Data }
+//! GAP       { Count (varint), Reason (varint) }
+//! HEARTBEAT { Sequence (varint) }
+//! MOVED     { URI }
+//! END       { Reason (varint), Text }
+//! ```
+//!
+//! A publisher may send a content of the same form, whose ADUs are published one by one; their sequences are its own. The fields are in
+//! [`fields`], positions in [`Position`].
+
+pub mod fields;
+mod position;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+pub use position::{Position, PositionError};
+
+use crate::capsule::{Capsule, CapsuleType, encode_header};
+use crate::varint;
+
+/// The media type of a stream of these capsules.
+pub const MEDIA_TYPE: &str = "application/hermes-adu";
+
+/// An ADU.
+const ADU: u64 = 0x2d7c_51c0;
+
+/// Messages that the subscription has lost.
+const GAP: u64 = 0x2d7c_51c1;
+
+/// A sign of life.
+const HEARTBEAT: u64 = 0x2d7c_51c2;
+
+/// The channel goes on elsewhere.
+const MOVED: u64 = 0x2d7c_51c3;
+
+/// The end of the subscription.
+const END: u64 = 0x2d7c_51c4;
+
+/// The flag of an ADU that names its content type.
+const HAS_TYPE: u8 = 0x01;
+
+/// The flag of an ADU that names its topic.
+const HAS_TOPIC: u8 = 0x02;
+
+/// The longest content type or topic, in bytes: a capsule may begin with both.
+#[doc(alias = "bound")]
+pub const MAX_LABEL: usize = 255;
+
+/// One message of a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adu {
+    /// Its number in the channel, from 1 on; in a publisher's content, the publisher's own.
+    pub sequence: u64,
+    /// Its media type; the receiver knows it otherwise if there is none.
+    pub content_type: Option<Bytes>,
+    /// Its topic: a later message of the same topic replaces it where it still waits.
+    pub topic: Option<Bytes>,
+    /// Its content.
+    pub data: Bytes,
+}
+
+/// One capsule of the relay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RelayFrame {
+    /// A message.
+    Adu(Adu),
+    /// Messages that are lost for this subscription.
+    Gap(Gap),
+    /// Nothing has happened since this message.
+    Heartbeat(u64),
+    /// The channel goes on at this URI: subscribe there before leaving here.
+    Moved(Bytes),
+    /// The subscription is over.
+    End(End, Bytes),
+    /// A capsule of another type, to be skipped.
+    Unknown,
+}
+
+/// Lost messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// Their number; 0 if no one knows it.
+    pub count: u64,
+    /// The reason.
+    pub reason: GapReason,
+}
+
+/// A reason for which a subscription misses messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GapReason {
+    /// 0: its queue was full.
+    Full,
+    /// 1: they were too old when their turn came.
+    Expired,
+    /// 2: they were sent while the subscription had no stream, and were not kept.
+    Away,
+    /// 3: the position is of a channel that has begun anew.
+    Restarted,
+    /// Another number.
+    Other(u64),
+}
+
+/// A reason for which a subscription ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// 0: its time is over.
+    Timeout,
+    /// 1: the subscriber has left, by another request.
+    Left,
+    /// 2: it was too far behind.
+    Lagging,
+    /// 3: the relay stops.
+    Stopping,
+    /// 4: another stream has taken the subscription.
+    Taken,
+    /// Another number.
+    Other(u64),
+}
+
+/// The reason for which a capsule cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RelayFrameError {
+    /// It ends before its fields do.
+    #[error("a capsule of the relay ends before its fields do")]
+    Short,
+    /// A content type or topic is too long.
+    #[error("a content type or topic is longer than {MAX_LABEL} bytes")]
+    Label,
+    /// A flag that no one has defined is set: the rest cannot be understood.
+    #[error("an ADU has the unknown flags {0:#04x}")]
+    Flags(u8),
+}
+
+impl RelayFrame {
+    /// Reads a capsule.
+    ///
+    /// # Errors
+    /// It is of a type of the relay, and malformed: abort the stream.
+    pub fn decode(capsule: &Capsule) -> Result<Self, RelayFrameError> {
+        let mut value = capsule.value.clone();
+        match capsule.kind.code() {
+            ADU => decode_adu(value).map(Self::Adu),
+            GAP => Ok(Self::Gap(Gap {
+                count: number(&mut value)?,
+                reason: number(&mut value)?.into(),
+            })),
+            HEARTBEAT => number(&mut value).map(Self::Heartbeat),
+            MOVED => Ok(Self::Moved(value)),
+            END => Ok(Self::End(number(&mut value)?.into(), value)),
+            _ => Ok(Self::Unknown),
+        }
+    }
+
+    /// Appends the capsule; nothing for [`Self::Unknown`].
+    pub fn encode(&self, output: &mut BytesMut) {
+        match self {
+            Self::Adu(adu) => {
+                encode_adu_header(adu, output);
+                output.put_slice(&adu.data);
+            }
+            Self::Gap(gap) => {
+                let reason = gap.reason.code();
+                let length = varint::size(gap.count) + varint::size(reason);
+                header(GAP, length, output);
+                varint::encode(gap.count, output);
+                varint::encode(reason, output);
+            }
+            Self::Heartbeat(sequence) => {
+                header(HEARTBEAT, varint::size(*sequence), output);
+                varint::encode(*sequence, output);
+            }
+            Self::Moved(uri) => {
+                header(MOVED, uri.len(), output);
+                output.put_slice(uri);
+            }
+            Self::End(reason, text) => {
+                header(END, varint::size(reason.code()) + text.len(), output);
+                varint::encode(reason.code(), output);
+                output.put_slice(text);
+            }
+            Self::Unknown => {}
+        }
+    }
+}
+
+/// Appends an ADU without its data, which follows: a large one need not be copied.
+pub fn encode_adu_header(adu: &Adu, output: &mut BytesMut) {
+    let label = |label: &Option<Bytes>| {
+        let length = label.as_ref().map_or(0, |label| label.len().min(MAX_LABEL));
+        label.as_ref().map(|label| label.slice(..length))
+    };
+    let labels = [label(&adu.content_type), label(&adu.topic)];
+    let in_bytes = |label: &Bytes| varint::size(label.len() as u64) + label.len();
+    let labels_length: usize = labels.iter().flatten().map(in_bytes).sum();
+    let length = varint::size(adu.sequence) + 1 + labels_length + adu.data.len();
+
+    header(ADU, length, output);
+    varint::encode(adu.sequence, output);
+    let mut flags = 0;
+    for (flag, label) in [HAS_TYPE, HAS_TOPIC].into_iter().zip(&labels) {
+        flags |= if label.is_some() { flag } else { 0 };
+    }
+    output.put_u8(flags);
+    for label in labels.iter().flatten() {
+        varint::encode(label.len() as u64, output);
+        output.put_slice(label);
+    }
+}
+
+fn header(code: u64, length: usize, output: &mut BytesMut) {
+    encode_header(CapsuleType::Other(code), length as u64, output);
+}
+
+fn decode_adu(mut value: Bytes) -> Result<Adu, RelayFrameError> {
+    let sequence = number(&mut value)?;
+    let flags = value.try_get_u8().map_err(|_| RelayFrameError::Short)?;
+    if flags & !(HAS_TYPE | HAS_TOPIC) != 0 {
+        return Err(RelayFrameError::Flags(flags));
+    }
+    let mut label = |flag: u8| -> Result<Option<Bytes>, RelayFrameError> {
+        if flags & flag == 0 {
+            return Ok(None);
+        }
+        let length = number(&mut value)?;
+        if length > MAX_LABEL as u64 {
+            return Err(RelayFrameError::Label);
+        }
+        let length = length as usize;
+        if value.len() < length {
+            return Err(RelayFrameError::Short);
+        }
+        Ok(Some(value.split_to(length)))
+    };
+    let content_type = label(HAS_TYPE)?;
+    let topic = label(HAS_TOPIC)?;
+    Ok(Adu {
+        sequence,
+        content_type,
+        topic,
+        data: value,
+    })
+}
+
+fn number(value: &mut Bytes) -> Result<u64, RelayFrameError> {
+    let mut rest = &value[..];
+    let number = varint::decode(&mut rest).ok_or(RelayFrameError::Short)?;
+    let used = value.len() - rest.len();
+    value.advance(used);
+    Ok(number)
+}
+
+impl GapReason {
+    /// The number on the wire.
+    pub fn code(self) -> u64 {
+        match self {
+            Self::Full => 0,
+            Self::Expired => 1,
+            Self::Away => 2,
+            Self::Restarted => 3,
+            Self::Other(code) => code,
+        }
+    }
+
+    /// The word for it in forms that are text.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Expired => "expired",
+            Self::Away => "away",
+            Self::Restarted => "restarted",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+impl From<u64> for GapReason {
+    fn from(code: u64) -> Self {
+        match code {
+            0 => Self::Full,
+            1 => Self::Expired,
+            2 => Self::Away,
+            3 => Self::Restarted,
+            _ => Self::Other(code),
+        }
+    }
+}
+
+impl End {
+    /// The number on the wire.
+    pub fn code(self) -> u64 {
+        match self {
+            Self::Timeout => 0,
+            Self::Left => 1,
+            Self::Lagging => 2,
+            Self::Stopping => 3,
+            Self::Taken => 4,
+            Self::Other(code) => code,
+        }
+    }
+
+    /// The word for it in forms that are text.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Left => "left",
+            Self::Lagging => "lagging",
+            Self::Stopping => "stopping",
+            Self::Taken => "taken",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+impl From<u64> for End {
+    fn from(code: u64) -> Self {
+        match code {
+            0 => Self::Timeout,
+            1 => Self::Left,
+            2 => Self::Lagging,
+            3 => Self::Stopping,
+            4 => Self::Taken,
+            _ => Self::Other(code),
+        }
+    }
+}
+
+/// Decodes arbitrary bytes as a capsule of each type: what is read is the same after it was written.
+#[cfg(test)]
+pub(crate) fn fuzz_one(data: &[u8]) {
+    for code in ADU..=END + 1 {
+        let capsule = Capsule {
+            kind: CapsuleType::Other(code),
+            value: Bytes::copy_from_slice(data),
+        };
+        let Ok(frame) = RelayFrame::decode(&capsule) else {
+            continue;
+        };
+        if frame == RelayFrame::Unknown {
+            continue;
+        }
+
+        let mut written = BytesMut::new();
+        frame.encode(&mut written);
+        let mut decoder = crate::capsule::CapsuleDecoder::new(written.len() as u64);
+        decoder.push(written.freeze());
+        let again = decoder.next().unwrap().unwrap();
+        assert_eq!(RelayFrame::decode(&again), Ok(frame));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capsule::CapsuleDecoder;
+
+    fn again(frame: &RelayFrame) -> RelayFrame {
+        let mut written = BytesMut::new();
+        frame.encode(&mut written);
+        let mut decoder = CapsuleDecoder::new(1024);
+        decoder.push(written.freeze());
+        RelayFrame::decode(&decoder.next().unwrap().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn frames_survive_a_round_trip() {
+        let adu = Adu {
+            sequence: 4182,
+            content_type: Some(Bytes::from_static(b"text/plain")),
+            topic: Some(Bytes::from_static(b"t")),
+            data: Bytes::from_static(b"hi"),
+        };
+        let frames = [
+            RelayFrame::Adu(adu),
+            RelayFrame::Gap(Gap {
+                count: 3,
+                reason: GapReason::Away,
+            }),
+            RelayFrame::Heartbeat(7),
+            RelayFrame::Moved(Bytes::from_static(b"https://b/c")),
+            RelayFrame::End(End::Lagging, Bytes::from_static(b"too slow")),
+        ];
+        for frame in frames {
+            assert_eq!(again(&frame), frame);
+        }
+    }
+
+    #[test]
+    fn a_small_message_costs_eight_bytes() {
+        let adu = Adu {
+            sequence: 60,
+            content_type: None,
+            topic: None,
+            data: Bytes::from(vec![0; 100]),
+        };
+        let mut written = BytesMut::new();
+        RelayFrame::Adu(adu).encode(&mut written);
+        assert_eq!(written.len(), 100 + 8);
+    }
+
+    #[test]
+    fn malformed_capsules_are_refused() {
+        let decode = |code, value: &'static [u8]| {
+            RelayFrame::decode(&Capsule {
+                kind: CapsuleType::Other(code),
+                value: Bytes::from_static(value),
+            })
+        };
+        assert_eq!(decode(ADU, &[]), Err(RelayFrameError::Short));
+        assert_eq!(decode(ADU, &[1]), Err(RelayFrameError::Short));
+        assert_eq!(decode(ADU, &[1, 4]), Err(RelayFrameError::Flags(4)));
+        assert_eq!(decode(ADU, &[1, 1, 5, b'a']), Err(RelayFrameError::Short));
+        assert_eq!(
+            decode(ADU, &[1, 2, 0x41, 0x00]),
+            Err(RelayFrameError::Label)
+        );
+        assert_eq!(decode(GAP, &[1]), Err(RelayFrameError::Short));
+        assert_eq!(decode(0x17, &[1]), Ok(RelayFrame::Unknown));
+    }
+}
