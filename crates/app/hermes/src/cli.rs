@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     cert, check, completions, config, confirm, convert, custody_key, diff, echo, env, exchanges,
-    exec, log, netcheck, overlay, passwd, policy, refusals, reload, rollback, run, status, top,
-    why, wireguard_key,
+    exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback, run, status,
+    top, why, wireguard_key,
 };
 use crate::demo;
 
@@ -129,6 +129,8 @@ pub enum FileCommand {
     Passwd(passwd::Passwd),
     /// Convert a configuration of Envoy, sing-box, WireGuard or PAC, and list what was left out.
     Convert(convert::Convert),
+    /// Plan the functions between areas of organisations.
+    Plan(plan::PlanCommand),
     /// Print the public key that neighbours in custody are to be told, and make the key if there is none.
     CustodyKey(custody_key::CustodyKey),
     /// Print the public key that a peer of WireGuard is to be told, and make the private one if there is none.

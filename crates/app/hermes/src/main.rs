@@ -32,8 +32,8 @@ use hermes_rego::Metered;
 use cli::{Cli, Command, FileCommand, OverlayCommand};
 use commands::{
     cert, check, completions, config, confirm, convert, custody_key, diff, echo, env, exchanges,
-    exec, log, netcheck, overlay, passwd, policy, refusals, reload, rollback, run, schema, status,
-    top, why, wireguard_key,
+    exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback, run, schema,
+    status, top, why, wireguard_key,
 };
 use failure::Failure;
 use output::Output;
@@ -187,6 +187,7 @@ fn make_files(command: FileCommand, output: Output) -> Result<(), Failure> {
         FileCommand::Cert(cert) => cert::run(&cert, output),
         FileCommand::Passwd(passwd) => passwd::run(&passwd, output),
         FileCommand::Convert(convert) => convert::run(&convert, output),
+        FileCommand::Plan(plan) => plan::run(&plan, output),
         FileCommand::CustodyKey(key) => custody_key::run(&key, output),
         FileCommand::WireguardKey(key) => wireguard_key::run(&key, output),
     }

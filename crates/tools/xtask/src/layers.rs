@@ -27,7 +27,7 @@ const FOLDERS: &[Folder] = &[
     },
     Folder {
         name: "decide",
-        crates: "config rules rego convert",
+        crates: "config rules rego convert plan",
         knows: "wire",
         tests_know: "corpus",
     },

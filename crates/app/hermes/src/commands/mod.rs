@@ -17,6 +17,7 @@ pub mod log;
 pub mod netcheck;
 pub mod overlay;
 pub mod passwd;
+pub mod plan;
 pub mod policy;
 pub mod refusals;
 pub mod reload;
