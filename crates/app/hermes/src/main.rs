@@ -19,6 +19,7 @@ mod key_file;
 mod log_shares;
 mod logging;
 mod output;
+mod plugs;
 mod stop;
 mod table;
 

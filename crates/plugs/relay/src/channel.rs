@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
 use crate::message::{Message, cost};
-use crate::queue::{MemberBounds, MemberId};
-use crate::share::Share;
+use crate::queue::MemberId;
+use crate::share::{Joining, Share};
 
 /// Messages with a publisher's own number that a channel remembers, to know one that is sent again.
 #[doc(alias = "bound")]
@@ -100,7 +100,7 @@ impl Channel {
     }
 
     /// A subscription on this worker, from here on.
-    pub(crate) fn join(&self, bounds: MemberBounds, now: Instant) -> Joined {
+    pub(crate) fn join(&self, joining: Joining, now: Instant) -> Joined {
         let worker = thread::current().id();
         let mut state = self.state.lock();
         let known = state.shares.iter().find(|known| known.worker == worker);
@@ -116,7 +116,7 @@ impl Channel {
             }
         };
         // Messages are numbered with the state locked, so that the position is exactly where the subscription begins.
-        let member = share.lock().join(bounds, state.sequence, now);
+        let member = share.lock().join(joining, state.sequence, now);
         Joined { share, member }
     }
 

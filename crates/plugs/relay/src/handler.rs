@@ -16,6 +16,7 @@ use hermes_proto::relay::MEDIA_TYPE;
 use hermes_proto::relay::fields::{DELIVERED, Delivered, FieldError, Publish};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
+use crate::account::Account;
 use crate::channel::NoRoom;
 use crate::publish::{NotPublished, Publishing};
 use crate::query::{ChannelPath, take_apart};
@@ -44,7 +45,7 @@ struct Asked {
     path: ChannelPath,
     /// The key of the channel: its host and path.
     key: String,
-    owner: String,
+    owner: Arc<Account>,
     rules: Arc<Rules>,
 }
 
@@ -65,9 +66,10 @@ impl Relay {
         };
         let path = request.head.path.as_ref().map_or("/", |path| path.as_str());
         let path = take_apart(path);
+        let owner = Owner::of(request.user.as_deref(), &request.source.peer).to_string();
         let asked = Asked {
             key: format!("{}{}", request.target, path.channel),
-            owner: Owner::of(request.user.as_deref(), &request.source.peer).to_string(),
+            owner: self.space.account(&owner),
             path,
             rules,
             request,

@@ -9,6 +9,7 @@
 //! From the top down: `handler` reads requests, `publish` and `stream` carry them out, `space` knows all channels and subscriptions, a
 //! `channel` numbers messages, a `share` has the subscriptions of one worker, whose `queue` is a machine without input or output.
 
+mod account;
 mod channel;
 mod form;
 mod handler;

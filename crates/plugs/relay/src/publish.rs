@@ -14,6 +14,7 @@ use hermes_proto::relay::fields::{Delivered, Publish};
 use hermes_proto::relay::{Adu, RelayFrame};
 use http::StatusCode;
 
+use crate::account::{Account, Charge};
 use crate::channel::{Channel, Draft, NoRoom, Publisher};
 use crate::space::Space;
 
@@ -24,8 +25,8 @@ pub(crate) struct Publishing<'a> {
     pub(crate) channel: Option<Arc<Channel>>,
     pub(crate) how: Publish,
     pub(crate) content_type: Option<Bytes>,
-    /// The user, or the source of a stranger.
-    pub(crate) owner: &'a str,
+    /// The account of the user, or of the source of a stranger.
+    pub(crate) owner: &'a Arc<Account>,
     /// The longest message in bytes.
     pub(crate) limit: usize,
     /// How long a message may wait for room.
@@ -132,7 +133,7 @@ impl Publishing<'_> {
         };
 
         let publisher = how.sequence.map(|sequence| Publisher {
-            name: self.owner.into(),
+            name: self.owner.name.clone(),
             sequence,
         });
         let draft = Draft {
@@ -160,9 +161,9 @@ impl Publishing<'_> {
         }
     }
 
-    fn charged(&self, bytes: usize) -> Result<crate::space::Charge, Refusal> {
-        self.space.charge(bytes).ok_or_else(|| {
-            let details = "the messages of this relay that wait are too many bytes";
+    fn charged(&self, bytes: usize) -> Result<Charge, Refusal> {
+        self.owner.charge(bytes).ok_or_else(|| {
+            let details = "too many bytes of messages wait for this user, or in all";
             Refusal::new(ProxyError::ConnectionLimitReached, details)
         })
     }

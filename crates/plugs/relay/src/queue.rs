@@ -11,6 +11,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use hermes_proto::relay::{Gap, GapReason};
 
+use crate::account::Account;
 use crate::message::Message;
 
 /// The messages for the members of one worker.
@@ -78,6 +79,8 @@ struct Entry {
 
 struct Member {
     bounds: MemberBounds,
+    /// Whose it is: the bytes that wait for all members of one owner are bounded too.
+    owner: Arc<Account>,
     /// The index of the message that it gets next.
     next: u64,
     /// Bytes that wait for it.
@@ -98,11 +101,12 @@ struct Skip {
 
 impl Queue {
     /// A new member, which gets what comes from now on.
-    pub(crate) fn join(&mut self, bounds: MemberBounds) -> MemberId {
+    pub(crate) fn join(&mut self, bounds: MemberBounds, owner: Arc<Account>) -> MemberId {
         self.next_member += 1;
         let id = MemberId(self.next_member);
         let member = Member {
             bounds,
+            owner,
             next: self.end(),
             bytes: 0,
             skips: VecDeque::new(),
@@ -116,6 +120,7 @@ impl Queue {
         let Some(member) = self.members.remove(&id) else {
             return;
         };
+        member.owner.remove(member.bytes);
         for index in member.next..self.end() {
             if member.awaits(index) {
                 self.release(index);
@@ -144,7 +149,7 @@ impl Queue {
                 member.drop_oldest(cost, &self.entries, self.first, &mut dropped);
             }
             match member.has_room(cost) {
-                true => member.bytes += cost,
+                true => member.add(cost),
                 false => without_room.push(id),
             }
         }
@@ -215,7 +220,7 @@ impl Queue {
                 if !entry.message.is_expired(now) {
                     break;
                 }
-                member.bytes -= entry.message.cost();
+                member.remove(entry.message.cost());
                 expired += 1;
             }
             let index = member.next;
@@ -238,7 +243,7 @@ impl Queue {
         let cost: usize = self.messages(range).map(|message| message.cost()).sum();
         if let Some(member) = self.members.get_mut(&id) {
             member.next = range.end;
-            member.bytes -= cost;
+            member.remove(cost);
             for index in range.clone() {
                 self.release(index);
             }
@@ -313,7 +318,7 @@ impl Queue {
         let cost = entry.message.cost();
         for member in self.members.values_mut() {
             if member.awaits(index) {
-                member.bytes -= cost;
+                member.remove(cost);
             }
         }
     }
@@ -345,7 +350,18 @@ impl Queue {
 
 impl Member {
     fn has_room(&self, cost: usize) -> bool {
-        self.bytes == 0 || self.bytes + cost <= self.bounds.bytes
+        let fits = self.bytes == 0 || self.bytes + cost <= self.bounds.bytes;
+        fits && self.owner.has_room(cost)
+    }
+
+    fn add(&mut self, cost: usize) {
+        self.bytes += cost;
+        self.owner.add(cost);
+    }
+
+    fn remove(&mut self, cost: usize) {
+        self.bytes -= cost;
+        self.owner.remove(cost);
     }
 
     /// Whether it is to get the message of this index, and has not yet.
@@ -400,7 +416,7 @@ impl Member {
                 break;
             };
             if !entry.is_replaced {
-                self.bytes -= entry.message.cost();
+                self.remove(entry.message.cost());
                 lost += 1;
             }
             dropped.push(self.next);

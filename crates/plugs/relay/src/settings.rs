@@ -7,6 +7,7 @@ use hermes_config::model::{ByteSize, Duration as Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::account::OWNER;
 use crate::queue::{MemberBounds, Overflow};
 
 /// What stands at `handle: { relay: {..} }`. Channels are the node's: two routes with other settings share those of one URI.
@@ -94,6 +95,10 @@ impl RelaySettings {
         if rules.timeout > rules.max_timeout {
             let problem = Problem::new("timeout", "it is longer than `max_timeout`");
             wrong.push(problem.remedy("write a shorter time, or a longer `max_timeout`"));
+        }
+        if rules.message > OWNER {
+            let problem = Problem::new("message", "it is more than may wait for one user");
+            wrong.push(problem.remedy("write 16MiB or less"));
         }
         for (key, time) in [("heartbeat", rules.heartbeat), ("max_timeout", max_timeout)] {
             if time < Duration::from_secs(1) {

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use hermes_plug::feed::FEED_BYTES;
 use hermes_proto::relay::{End, Gap};
 
+use crate::account::Account;
 use crate::form::{EventStream, Form, Word};
 use crate::message::Message;
 use crate::queue::{Enqueued, MemberBounds, MemberId, Queue, Step};
@@ -93,8 +94,8 @@ impl Share {
     }
 
     /// A new subscription, which gets what comes after the message `position`.
-    pub(crate) fn join(&mut self, bounds: MemberBounds, position: u64, now: Instant) -> MemberId {
-        let member = self.queue.join(bounds);
+    pub(crate) fn join(&mut self, joining: Joining, position: u64, now: Instant) -> MemberId {
+        let member = self.queue.join(joining.bounds, joining.owner);
         let state = MemberState {
             stream: 0,
             waker: None,
@@ -335,6 +336,12 @@ impl Share {
         }
         changed
     }
+}
+
+/// A subscription that begins.
+pub(crate) struct Joining {
+    pub(crate) bounds: MemberBounds,
+    pub(crate) owner: Arc<Account>,
 }
 
 /// A message was added.

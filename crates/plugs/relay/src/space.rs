@@ -1,26 +1,23 @@
 //! All channels and subscriptions of a node, and their bounds.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 
+use crate::account::Account;
 use crate::channel::Channel;
 use crate::settings::Rules;
+use crate::share::Joining;
 use crate::subscription::{Fate, Subscription, SubscriptionParts};
 
 /// Subscriptions of a node: each holds a stream of its own.
 #[doc(alias = "bound")]
 pub(crate) const SUBSCRIPTIONS: usize = 100_000;
-
-/// Bytes of messages that wait, of all channels.
-#[doc(alias = "bound")]
-pub(crate) const HELD: usize = 64 << 20;
 
 /// The channels of a node. They stay over changes of the configuration.
 #[derive(Default)]
@@ -46,16 +43,16 @@ pub(crate) struct Counts {
 struct Tables {
     channels: HashMap<Arc<str>, Arc<Channel>>,
     subscriptions: HashMap<Arc<str>, Arc<Subscription>>,
-    /// Subscriptions of each owner.
-    owners: HashMap<Arc<str>, usize>,
+    /// Owners who have something.
+    owners: HashMap<Arc<str>, Weak<Account>>,
 }
 
 /// Who subscribes, and to what.
 pub(crate) struct Asking<'a> {
     /// The key of the channel.
     pub(crate) key: &'a str,
-    /// The user, or the source of a stranger.
-    pub(crate) owner: &'a str,
+    /// The account of the user, or of the source of a stranger.
+    pub(crate) owner: &'a Arc<Account>,
     /// The user.
     pub(crate) user: Option<&'a str>,
     pub(crate) rules: &'a Arc<Rules>,
@@ -91,13 +88,13 @@ impl Space {
         if tables.subscriptions.len() >= SUBSCRIPTIONS {
             return Err(Full::Node);
         }
-        let owned = tables.owners.get(asking.owner).copied().unwrap_or_default();
+        let owned = asking.owner.subscriptions();
         if owned >= asking.rules.subscriptions {
             return Err(Full::Owner(owned));
         }
 
-        let owner: Arc<str> = asking.owner.into();
-        *tables.owners.entry(owner.clone()).or_default() += 1;
+        // Only ever changed with the tables locked.
+        asking.owner.subscribes();
         let key: Arc<str> = asking.key.into();
         let channel = tables.channels.entry(key.clone());
         let channel = channel.or_insert_with(|| {
@@ -105,11 +102,15 @@ impl Space {
             Arc::new(Channel::new(epoch, self.held.clone()))
         });
         let channel = channel.clone();
-        let joined = channel.join(asking.rules.queue, now);
+        let joining = Joining {
+            bounds: asking.rules.queue,
+            owner: asking.owner.clone(),
+        };
+        let joined = channel.join(joining, now);
         let id: Arc<str> = URL_SAFE_NO_PAD.encode(id).into();
         let parts = SubscriptionParts {
             id: id.clone(),
-            owner,
+            owner: asking.owner.clone(),
             user: asking.user.map(str::to_owned),
             key,
             channel,
@@ -141,12 +142,7 @@ impl Space {
         if tables.subscriptions.remove(&subscription.id).is_none() {
             return;
         }
-        if let Entry::Occupied(mut owned) = tables.owners.entry(subscription.owner.clone()) {
-            *owned.get_mut() -= 1;
-            if *owned.get() == 0 {
-                owned.remove();
-            }
-        }
+        subscription.owner.leaves();
         subscription.share.lock().leave(subscription.member);
         // Joining is done with the tables locked, so that a channel does not lose a subscription that begins now.
         if subscription.channel.receivers() == 0 {
@@ -158,7 +154,12 @@ impl Space {
 
     /// Looks at the clock.
     pub(crate) fn tick(&self, now: Instant) {
-        let all: Vec<_> = self.tables.lock().subscriptions.values().cloned().collect();
+        let mut tables = self.tables.lock();
+        tables
+            .owners
+            .retain(|_, account| account.strong_count() > 0);
+        let all: Vec<_> = tables.subscriptions.values().cloned().collect();
+        drop(tables);
         for subscription in all {
             if subscription.tick(now) == Fate::Gone {
                 self.remove(&subscription);
@@ -166,14 +167,16 @@ impl Space {
         }
     }
 
-    /// Counts bytes that are being received, until the charge is dropped; `None` if there is no room.
-    pub(crate) fn charge(&self, bytes: usize) -> Option<Charge> {
-        let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let charge = Charge {
-            held: self.held.clone(),
-            bytes,
-        };
-        (held <= HELD).then_some(charge)
+    /// The account of an owner.
+    pub(crate) fn account(&self, name: &str) -> Arc<Account> {
+        let mut tables = self.tables.lock();
+        let known = tables.owners.get(name).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let name: Arc<str> = name.into();
+            let account = Arc::new(Account::new(name.clone(), self.held.clone()));
+            tables.owners.insert(name, Arc::downgrade(&account));
+            account
+        })
     }
 
     /// Channels and subscriptions.
@@ -190,18 +193,6 @@ impl Space {
 pub(crate) struct Sizes {
     pub(crate) channels: usize,
     pub(crate) subscriptions: usize,
-}
-
-/// Bytes that are counted until this is dropped.
-pub(crate) struct Charge {
-    held: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
 }
 
 fn random<const N: usize>() -> Option<[u8; N]> {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use hermes_proto::relay::{End, Gap, GapReason, Position};
 use parking_lot::Mutex;
 
+use crate::account::Account;
 use crate::channel::Channel;
 use crate::queue::MemberId;
 use crate::settings::Rules;
@@ -15,8 +16,8 @@ use crate::share::{Ending, Share};
 pub(crate) struct Subscription {
     /// Its name: who knows it and is its user may change it.
     pub(crate) id: Arc<str>,
-    /// The user, or the source of a stranger, whom it counts for.
-    pub(crate) owner: Arc<str>,
+    /// The account that it counts for.
+    pub(crate) owner: Arc<Account>,
     /// Whose it is; `None` without authentication.
     pub(crate) user: Option<String>,
     /// The key of its channel.
@@ -156,7 +157,7 @@ impl Ending {
 /// The parts of a new subscription.
 pub(crate) struct SubscriptionParts {
     pub(crate) id: Arc<str>,
-    pub(crate) owner: Arc<str>,
+    pub(crate) owner: Arc<Account>,
     pub(crate) user: Option<String>,
     pub(crate) key: Arc<str>,
     pub(crate) channel: Arc<Channel>,

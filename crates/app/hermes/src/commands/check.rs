@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::custody;
 use crate::failure::Failure;
 use crate::output::{Colour, Output};
+use crate::plugs;
 
 /// Time for each way to each endpoint: as long as a connection may take by default.
 #[doc(alias = "bound")]
@@ -90,7 +91,7 @@ pub async fn run(check: &Check, output: Output) -> Result<(), Failure> {
 }
 
 async fn judge(file: &Path, connect: bool) -> Judged {
-    let sound = load(file).and_then(|loaded| hermes_node::check(loaded.clone()).map(|()| loaded));
+    let sound = load(file).and_then(|loaded| plugs::check(loaded.clone()).map(|()| loaded));
     let loaded = match sound {
         Ok(loaded) => loaded,
         Err(Problems(problems)) => {

@@ -160,7 +160,7 @@ fn problems(to: Option<&Path>, yaml: &str) -> Vec<Problem> {
     let place = to.unwrap_or(Path::new("hermes.yaml"));
     let loaded = hermes_config::parse(place, yaml, &|_| None);
     let checked = loaded.and_then(|loaded| match to {
-        Some(_) => hermes_node::check(loaded),
+        Some(_) => crate::plugs::check(loaded),
         None => Err(linted(&loaded)),
     });
     match checked {

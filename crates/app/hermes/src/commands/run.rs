@@ -10,7 +10,6 @@ use hermes_listen::table::ListenerView;
 use hermes_net::PassedSocket;
 use hermes_net::drain::Ended;
 use hermes_node::{PassedSockets, Proxy};
-use hermes_plug::Plugs;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -19,6 +18,7 @@ use crate::custody;
 use crate::failure::Failure;
 use crate::handover;
 use crate::logging::{self, Logging};
+use crate::plugs;
 
 /// How long the start waits for TUN devices before it says that they are missing: the kernel makes one in milliseconds.
 #[doc(alias = "bound")]
@@ -144,7 +144,7 @@ fn start(file: PathBuf, passed: PassedSockets) -> Result<(Proxy, Logging), Failu
     }
 
     let files = loaded.files.clone();
-    let plugs = custody::plug(&loaded.document, hermes_socks::register(Plugs::new()))?;
+    let plugs = custody::plug(&loaded.document, plugs::plugs())?;
     let started = Proxy::start(
         loaded,
         file.clone(),
@@ -164,7 +164,7 @@ fn start(file: PathBuf, passed: PassedSockets) -> Result<(Proxy, Logging), Failu
 /// If the file is valid but the port is in use, the node has failed; only an invalid file needs to
 /// be corrected.
 fn not_started(problems: Problems, file: &Path) -> Failure {
-    let valid = super::load(file).and_then(hermes_node::check).is_ok();
+    let valid = super::load(file).and_then(plugs::check).is_ok();
     let failure = Failure::from(problems);
     if valid {
         Failure { code: 1, ..failure }

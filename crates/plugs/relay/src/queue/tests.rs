@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use super::*;
 
+fn owner() -> Arc<Account> {
+    Arc::new(Account::new("user".into(), Arc::default()))
+}
+
 fn message(sequence: u64, length: usize) -> Message {
     Message {
         sequence,
@@ -45,9 +49,9 @@ fn push(queue: &mut Queue, message: Message) -> Enqueued {
 #[test]
 fn a_member_gets_what_comes_after_it_joined_and_nothing_is_kept_then() {
     let mut queue = Queue::default();
-    let early = queue.join(bounds(9));
+    let early = queue.join(bounds(9), owner());
     push(&mut queue, message(1, 100));
-    let late = queue.join(bounds(9));
+    let late = queue.join(bounds(9), owner());
     let enqueued = push(&mut queue, message(2, 100));
     let both = Enqueued {
         receivers: 2,
@@ -64,8 +68,8 @@ fn a_member_gets_what_comes_after_it_joined_and_nothing_is_kept_then() {
 #[test]
 fn a_member_without_room_is_told_how_many_it_lost_and_where() {
     let mut queue = Queue::default();
-    let slow = queue.join(bounds(2));
-    let fast = queue.join(bounds(9));
+    let slow = queue.join(bounds(2), owner());
+    let fast = queue.join(bounds(9), owner());
     for sequence in 1..=4 {
         push(&mut queue, message(sequence, 100));
     }
@@ -82,10 +86,11 @@ fn a_member_without_room_is_told_how_many_it_lost_and_where() {
 #[test]
 fn the_oldest_messages_are_lost_where_that_is_wanted() {
     let mut queue = Queue::default();
-    let member = queue.join(MemberBounds {
+    let oldest = MemberBounds {
         overflow: Overflow::Oldest,
         ..bounds(2)
-    });
+    };
+    let member = queue.join(oldest, owner());
     for sequence in 1..=5 {
         push(&mut queue, message(sequence, 100));
     }
@@ -96,7 +101,7 @@ fn the_oldest_messages_are_lost_where_that_is_wanted() {
 #[test]
 fn a_message_that_is_too_old_is_a_gap() {
     let mut queue = Queue::default();
-    let member = queue.join(bounds(9));
+    let member = queue.join(bounds(9), owner());
     let now = Instant::now();
     let short = |sequence| Message {
         expires: Some(now + Duration::from_secs(2)),
@@ -113,8 +118,8 @@ fn a_message_that_is_too_old_is_a_gap() {
 #[test]
 fn a_later_message_of_a_topic_replaces_the_one_that_waits() {
     let mut queue = Queue::default();
-    let slow = queue.join(bounds(2));
-    let fast = queue.join(bounds(9));
+    let slow = queue.join(bounds(2), owner());
+    let fast = queue.join(bounds(9), owner());
     let about = |sequence| Message {
         topic: Some(Bytes::from_static(b"t")),
         ..message(sequence, 100)
@@ -133,8 +138,8 @@ fn a_later_message_of_a_topic_replaces_the_one_that_waits() {
 #[test]
 fn a_member_that_leaves_takes_its_share_with_it() {
     let mut queue = Queue::default();
-    let leaving = queue.join(bounds(2));
-    let staying = queue.join(bounds(9));
+    let leaving = queue.join(bounds(2), owner());
+    let staying = queue.join(bounds(9), owner());
     for sequence in 1..=4 {
         push(&mut queue, message(sequence, 100));
     }
@@ -187,7 +192,7 @@ fn whatever_happens_a_member_gets_its_messages_in_order_or_hears_of_each_loss() 
                 0 => {
                     let bounds = bounds(random.usize(1..6));
                     models.push(Model {
-                        id: queue.join(bounds),
+                        id: queue.join(bounds, owner()),
                         bounds,
                         waiting: VecDeque::new(),
                         got: Vec::new(),

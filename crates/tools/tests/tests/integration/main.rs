@@ -53,6 +53,7 @@ mod packets;
 mod policy;
 mod records;
 mod refused;
+mod relay;
 mod request_fields;
 mod responses;
 mod resume;

@@ -10,12 +10,12 @@ use hermes_agent::{Agent, Ended, Membership, State, attend};
 use hermes_api::Hash;
 use hermes_config::{Loaded, Problems};
 use hermes_node::{DocumentSource, PassedSockets, Proxy};
-use hermes_plug::Plugs;
 
 use crate::commands::run::{Asked, Signals};
 use crate::custody;
 use crate::failure::Failure;
 use crate::logging::Logging;
+use crate::plugs;
 
 /// The program's version, as controllers list it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -63,7 +63,7 @@ pub(super) async fn run(
     logging: Logging,
     mut signals: Signals,
 ) -> Result<(), Failure> {
-    let form = hermes_custody::register(hermes_socks::register(Plugs::new()), None, None).form();
+    let form = hermes_custody::register(plugs::plugs(), None, None).form();
     let kept = state.folder().join("confirmed.yaml");
     let start = starter(kept, logging.clone());
     let mut subject = OverlayNode::new(state.clone(), membership.clone(), form, start);
@@ -121,14 +121,12 @@ async fn resume(state: &State, membership: &Membership, subject: &mut OverlayNod
 
 fn starter(kept: PathBuf, logging: Logging) -> hermes_agent::node::Start {
     Box::new(move |loaded: Loaded| -> Result<Proxy, Problems> {
-        let plugs = custody::plug(&loaded.document, hermes_socks::register(Plugs::new())).map_err(
-            |failure| {
-                Problems(vec![hermes_config::Problem::new(
-                    "defaults.custody",
-                    failure.reason,
-                )])
-            },
-        )?;
+        let plugs = custody::plug(&loaded.document, plugs::plugs()).map_err(|failure| {
+            Problems(vec![hermes_config::Problem::new(
+                "defaults.custody",
+                failure.reason,
+            )])
+        })?;
         let source = DocumentSource::Caller { kept: kept.clone() };
         let proxy = Proxy::start(
             loaded,

@@ -1,0 +1,17 @@
+//! The plugs of this program that every node has, whatever its configuration.
+
+use hermes_config::{Loaded, Problems};
+use hermes_plug::Plugs;
+
+/// SOCKS and the relay.
+pub fn plugs() -> Plugs {
+    hermes_relay::register(hermes_socks::register(Plugs::new()))
+}
+
+/// Everything that is wrong with a configuration for this program.
+///
+/// # Errors
+/// The problems, each with its place.
+pub fn check(loaded: Loaded) -> Result<(), Problems> {
+    hermes_node::check_with(loaded, &plugs())
+}

@@ -1,0 +1,128 @@
+//! Messages in the form that each subscriber accepts, over each version of HTTP.
+
+use std::net::SocketAddr;
+
+use hermes_tests::{Node, Pki, curl};
+
+use crate::http3::overlay::{VERSIONS, upstream};
+
+use super::subscriber::Subscriber;
+use super::{channel, relay};
+
+/// The media types, and the message `hi` in each of them.
+const FORMS: [(&str, &str); 6] = [
+    ("*/*", "hi\n"),
+    ("application/octet-stream", "hi"),
+    ("application/x-ndjson", "{\"seq\":1,\"data\":\"hi\"}\n"),
+    ("text/event-stream", "data: hi\n\n"),
+    ("application/http", "\r\nHermes-Sequence: 1\r\n\r\nhi"),
+    ("application/hermes-adu", "\u{1}\0hi"),
+];
+
+#[test]
+fn each_subscriber_gets_a_message_in_the_form_that_it_accepts() {
+    let node = relay("");
+    let url = channel(node.address("web"));
+    let subscribers = FORMS.map(|(accept, wanted)| {
+        let accept = format!("Accept: {accept}");
+        (Subscriber::begin(&url, &["-H", &accept]), wanted)
+    });
+    let sent = curl(&["-d", "hi", &url]);
+    assert_eq!((sent.status, sent.text().as_str()), (200, "receivers: 6\n"));
+    let delivered = sent.field("hermes-delivered").unwrap();
+    assert!(
+        delivered.contains("receivers=6, enqueued=6, dropped=0, exact"),
+        "{delivered}"
+    );
+    for (subscriber, wanted) in &subscribers {
+        subscriber.sees(wanted);
+    }
+}
+
+#[test]
+fn publishers_and_subscribers_may_speak_any_version_of_http() {
+    let pki = Pki::new();
+    let tls = pki.issue(&["127.0.0.1"]).yaml();
+    let node = Node::start(
+        "relay",
+        &format!(
+            r"
+            listeners: {{ web: {{ http: 127.0.0.1:0, tls: {{ {tls} }} }} }}
+            routes: [ {{ handle: relay }} ]
+            "
+        ),
+    );
+    let entry = Node::start("entry", &entry(&pki, node.address("web")));
+    let url = "http://relay.test/c/x";
+    let subscribers = VERSIONS.map(|version| {
+        let proxy = entry.url(&format!("v{version}"));
+        Subscriber::begin(url, &["-x", &proxy])
+    });
+    for version in VERSIONS {
+        let proxy = entry.url(&format!("v{version}"));
+        let message = format!("by HTTP/{version}");
+        let sent = curl(&["-x", &proxy, "-d", &message, url]);
+        assert_eq!(sent.text(), "receivers: 3\n", "{sent:?}");
+        for subscriber in &subscribers {
+            subscriber.sees(&message);
+        }
+    }
+    for version in VERSIONS {
+        let protocol = format!("h{version}");
+        node.record(|record| record["protocol"] == protocol.as_str());
+    }
+}
+
+/// A node that speaks each version to the relay, one for each of its listeners.
+fn entry(pki: &Pki, relay: SocketAddr) -> String {
+    let each = |form: &dyn Fn(u8) -> String| VERSIONS.map(form).join(", ");
+    let listeners = each(&|version| format!("v{version}: {{ http: 127.0.0.1:0 }}"));
+    let routes =
+        each(&|version| format!("{{ match: {{ listener: v{version} }}, to: v{version} }}"));
+    let upstreams =
+        each(&|version| format!("v{version}: {}", upstream(pki, relay, &version.to_string())));
+    format!("listeners: {{ {listeners} }}\nroutes: [ {routes} ]\nupstreams: {{ {upstreams} }}\n")
+}
+
+#[test]
+fn a_reader_that_takes_one_answer_at_a_time_gets_one_message() {
+    let node = relay("");
+    let url = channel(node.address("web"));
+    let none = curl(&["-H", "Prefer: wait=1", &url]);
+    assert_eq!(none.status, 204);
+
+    let waiting = url.clone();
+    let reader = std::thread::spawn(move || curl(&["-H", "Prefer: wait=20", &waiting]));
+    hermes_tests::eventually::eventually_true("the reader waits", || {
+        super::subscriptions(&node) == 1
+    });
+    curl(&["-d", "{}", "-H", "Content-Type: application/json", &url]);
+    let got = reader.join().unwrap();
+    assert_eq!((got.status, got.text().as_str()), (200, "{}"));
+    assert_eq!(
+        got.field("content-type").as_deref(),
+        Some("application/json")
+    );
+}
+
+#[test]
+fn requests_that_mean_nothing_are_told_what_would() {
+    let node = relay("");
+    let url = channel(node.address("web"));
+    for (arguments, status, word) in [
+        (&["-X", "PATCH"][..], 405, "subscribed to by GET"),
+        (&["-H", "Accept: image/png"], 406, "text/event-stream"),
+        (&["-H", "Hermes-Subscribe: timeout=x"], 400, "`timeout`"),
+        (
+            &["-d", "x", "-H", "Hermes-Publish: mode=fast"],
+            400,
+            "realtime or reliable",
+        ),
+    ] {
+        let got = curl(&[arguments, &[&url]].concat());
+        assert_eq!(got.status, status, "{got:?}");
+        assert!(got.text().contains(word), "{}", got.text());
+    }
+    let missing = curl(&[&format!("{url}?s=AAAAAAAAAAAAAAAAAAAAAA")]);
+    assert_eq!(missing.status, 404);
+}
