@@ -44,8 +44,8 @@ impl Subscriber {
     pub fn field(&self, name: &str) -> String {
         let head = self.head().to_ascii_lowercase();
         let lines = head.lines();
-        let value = lines.filter_map(|line| line.strip_prefix(&format!("{name}: ")));
-        value.last().unwrap_or_default().to_owned()
+        let mut value = lines.filter_map(|line| line.strip_prefix(&format!("{name}: ")));
+        value.next_back().unwrap_or_default().to_owned()
     }
 
     /// The path and query of the subscription.
