@@ -2,6 +2,7 @@
 
 use hermes_tests::curl;
 use hermes_tests::eventually::eventually_true;
+use hermes_tests::raw::Raw;
 
 use super::subscriber::Subscriber;
 use super::{channel, relay, subscriptions};
@@ -114,4 +115,62 @@ fn messages_and_subscriptions_are_bounded() {
     drop(first);
     eventually_true("the first is gone", || subscriptions(&node) == 1);
     Subscriber::begin(&url, &[]);
+}
+
+#[test]
+fn readers_that_stop_hold_no_more_than_their_owners_share_and_others_go_on() {
+    /// Bytes of messages of one owner.
+    const OWNER: u64 = 16 << 20;
+
+    let node = relay("queue: 16MiB");
+    let address = node.address("web");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("message");
+    std::fs::write(&file, vec![b'x'; 1 << 20]).unwrap();
+    let message = format!("@{}", file.display());
+    let url = |number: usize| format!("http://{address}/c/{number}");
+    let readers: Vec<_> = (0..40)
+        .map(|number| {
+            let mut reader = Raw::connect_narrow(address);
+            let head = format!("GET /c/{number} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+            reader.send(head);
+            assert_eq!(reader.head().status(), 200);
+            reader
+        })
+        .collect();
+
+    // Until the account of this source is full: then its messages are lost, or not taken at all.
+    let lost = (0..4 * readers.len()).any(|number| {
+        let sent = curl(&["--data-binary", &message, &url(number % readers.len())]);
+        sent.status == 503 || sent.text().contains("lost for want of room: 1")
+    });
+    assert!(lost, "readers that stop hold whatever comes");
+    let status = node.status();
+    let waiting = status["plugs"]["relay"]["waiting_bytes"].as_u64().unwrap();
+    assert!(waiting <= OWNER, "{waiting} bytes wait");
+
+    let other = ["--interface", "127.0.0.2"];
+    let url = url(1000);
+    let subscriber = Subscriber::begin(&url, &other);
+    let arguments = [&other[..], &["-d", "still here", &url]].concat();
+    assert_eq!(curl(&arguments).text(), "receivers: 1\n");
+    subscriber.sees("still here\n");
+    drop(readers);
+    eventually_true("what readers held is given back", || {
+        node.status()["plugs"]["relay"]["waiting_bytes"] == 0
+    });
+}
+
+#[test]
+fn the_name_of_a_subscription_is_in_no_log() {
+    let node = relay("");
+    let subscriber = Subscriber::begin(&channel(node.address("web")), &[]);
+    let location = subscriber.location();
+    let uri = format!("http://{}{location}", node.address("web"));
+    assert_eq!(curl(&["-X", "POST", &uri]).status, 204);
+    assert_eq!(curl(&["-X", "DELETE", &uri]).status, 204);
+    let (_, name) = location.split_once("s=").unwrap();
+    eventually_true("all is recorded", || node.access().len() == 3);
+    let records = format!("{:?}{}", node.access(), node.log());
+    assert!(!records.contains(name), "{records}");
 }
