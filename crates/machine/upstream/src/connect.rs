@@ -13,6 +13,7 @@ use hermes_proto::proxy_protocol::{self, Header};
 use rustls::ClientConfig;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::task::TaskTracker;
 
 use crate::endpoint::Endpoint;
 use crate::failure::{ConnectFailure, FailureKind};
@@ -20,6 +21,7 @@ use crate::limits::Room;
 use crate::nested;
 use crate::quic::{First, HEAD_START, Leaving, Memory, staggered};
 use crate::reached::{Bounds, Reached, Transport};
+use crate::socks::{HopStream, Reach};
 use crate::upstream::Upstream;
 use crate::via::{self, Carries};
 use crate::worker::Worker;
@@ -387,6 +389,27 @@ fn quic_depth(client: &Worker, via: &str) -> u8 {
     }
 
     depth
+}
+
+impl Reach for Worker {
+    fn reach<'a>(
+        &'a self,
+        upstream: &'a Upstream,
+        endpoint: &'a Endpoint,
+        bounds: Bounds,
+    ) -> HopStream<'a> {
+        let attempt = Attempt {
+            client: self,
+            upstream,
+            endpoint,
+            bounds,
+        };
+        Box::pin(attempt.bare(Header::Local))
+    }
+
+    fn tunnels(&self) -> &TaskTracker {
+        &self.tunnels
+    }
 }
 
 impl Worker {

@@ -18,6 +18,7 @@ use crate::failure::{ConnectFailure, FailureKind};
 use crate::origin::{Asking, place};
 use crate::reached::Bounds;
 use crate::ring::Affinity;
+use crate::socks::{self, Wanted};
 use crate::timeouts::Timeouts;
 use crate::tunnel::Tunnel;
 use crate::upstream::Upstream;
@@ -35,6 +36,19 @@ pub enum Dial<'a> {
         affinity: Option<Affinity>,
         /// Endpoints, as configured, that earlier attempts had: taken only when there is no other.
         avoid: &'a [Arc<str>],
+    },
+    /// At the target that the request names, through an upstream that speaks SOCKS. Names are resolved there.
+    Through {
+        /// The upstream.
+        upstream: &'a Arc<Upstream>,
+        /// The affinity of the tunnel, for `balance: ring_hash`.
+        affinity: Option<Affinity>,
+        /// Endpoints, as configured, that earlier attempts had: taken only when there is no other.
+        avoid: &'a [Arc<str>],
+        /// The target's host: a name or an IP address.
+        host: &'a str,
+        /// Its port.
+        port: u16,
     },
     /// At the target that the request names.
     Target {
@@ -63,6 +77,12 @@ impl std::fmt::Debug for Dial<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Upstream { upstream, .. } => write!(f, "Upstream({})", upstream.name()),
+            Self::Through {
+                upstream,
+                host,
+                port,
+                ..
+            } => write!(f, "Through({}, {})", upstream.name(), place(host, *port)),
             Self::Target { host, port, .. } => write!(f, "Target({})", place(host, *port)),
         }
     }
@@ -139,6 +159,28 @@ impl Client {
                     .avoiding(avoid);
                 self.worker.dial_upstream(upstream, attempts, whose).await
             }
+            Dial::Through {
+                upstream,
+                affinity,
+                avoid,
+                host,
+                port,
+            } => {
+                let wanted = wanted(upstream, host, port)?;
+                let attempts = EndpointAttempts::begin(upstream, affinity, until)
+                    .await?
+                    .avoiding(avoid);
+                // Boxed: most connections are no tunnels.
+                let opened = Box::pin(socks::connect(&*self.worker, wanted, attempts)).await?;
+                let (stream, endpoint, active) = opened.into_stream();
+                Ok(Dialled {
+                    stream,
+                    endpoint,
+                    // That of the target is known to the proxy alone.
+                    address: None,
+                    active,
+                })
+            }
             Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
                 // Around DNS and connecting alike: the time-out is that of the whole attempt.
@@ -176,6 +218,26 @@ impl Client {
                     .avoiding(avoid);
                 self.worker.udp_endpoint(upstream, attempts).await
             }
+            Dial::Through {
+                upstream,
+                affinity,
+                avoid,
+                host,
+                port,
+            } => {
+                let wanted = wanted(upstream, host, port)?;
+                let attempts = EndpointAttempts::begin(upstream, affinity, until)
+                    .await?
+                    .avoiding(avoid);
+                let opened = socks::associate(&*self.worker, wanted, attempts);
+                let opened = Box::pin(opened).await?;
+                Ok(UdpDialled {
+                    path: UdpPath::Tunnel(opened.streams, false),
+                    from: upstream.links.from.clone(),
+                    endpoint: opened.endpoint,
+                    active: opened.active,
+                })
+            }
             Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
                 let Ok(allowed) = timeout_at(until, self.worker.allowed(host, port, asking)).await
@@ -194,6 +256,25 @@ impl Client {
             }
         }
     }
+}
+
+/// A wish for an upstream that speaks SOCKS.
+fn wanted<'a>(
+    upstream: &'a Arc<Upstream>,
+    host: &'a str,
+    port: u16,
+) -> Result<Wanted<'a>, ConnectFailure> {
+    let hop = upstream.socks().ok_or_else(|| {
+        let reason = "it does not speak SOCKS";
+        ConnectFailure::new(FailureKind::NoEndpoint, upstream.name(), reason)
+    })?;
+    Ok(Wanted {
+        upstream,
+        hop,
+        host,
+        port,
+        depth: 0,
+    })
 }
 
 impl Worker {

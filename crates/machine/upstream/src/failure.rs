@@ -51,6 +51,8 @@ pub enum FailureKind {
     TlsAlert(u8),
     /// Every address of the target is forbidden.
     Prohibited,
+    /// The rules of the proxy on the way do not allow the target.
+    Denied,
     /// The upstream has no endpoint that could be tried.
     NoEndpoint,
     /// The proxy on the way did not open a tunnel.
@@ -161,6 +163,7 @@ impl ConnectFailure {
                 | FailureKind::Local
                 | FailureKind::NoEndpoint
                 | FailureKind::Prohibited
+                | FailureKind::Denied
                 | FailureKind::Dotless
         )
     }
@@ -174,7 +177,7 @@ impl ConnectFailure {
             FailureKind::Tls { certificate: true } => "its certificate",
             FailureKind::Tls { certificate: false } => "TLS",
             FailureKind::TlsAlert(_) => "TLS, which it refuses",
-            FailureKind::Via { .. } => "the proxy on the way",
+            FailureKind::Via { .. } | FailureKind::Denied => "the proxy on the way",
             FailureKind::Protocol | FailureKind::Alpn => "HTTP",
             FailureKind::Prohibited
             | FailureKind::NoEndpoint
@@ -198,6 +201,7 @@ impl ConnectFailure {
             FailureKind::Tls { certificate: false } => ProxyError::TlsProtocolError,
             FailureKind::TlsAlert(_) => ProxyError::TlsAlertReceived,
             FailureKind::Prohibited => ProxyError::DestinationIpProhibited,
+            FailureKind::Denied => ProxyError::HttpRequestDenied,
             FailureKind::NoEndpoint | FailureKind::Via { .. } => ProxyError::DestinationUnavailable,
             FailureKind::Protocol | FailureKind::Alpn => ProxyError::HttpProtocolError,
             FailureKind::Limit | FailureKind::Descriptors | FailureKind::Ports => {

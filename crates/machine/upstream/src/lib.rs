@@ -13,7 +13,7 @@
 //! `allow` does, on every address before it is dialled), and it sends no part of an exchange, so
 //! after a failure nothing was processed.
 //!
-//! Specifications: RFC 9110 section 9.3.6 and RFC 9113 section 8.5 (CONNECT through another proxy), RFC 7301 (ALPN),
+//! Specifications: RFC 9110 section 9.3.6 and RFC 9113 section 8.5 (CONNECT through another proxy), RFC 1928 (SOCKS5), RFC 7301 (ALPN),
 //! RFC 8305 (racing of addresses), RFC 9209 (names of failures), draft-kazuho-ptth-ptth (attachments).
 //!
 //! Begin reading in `client.rs`, then `pool`: how an exchange gets a connection.
@@ -59,6 +59,8 @@ mod request_fields;
 mod ring;
 mod security;
 mod shares;
+mod socks;
+mod socks_hop;
 mod status;
 mod timeouts;
 mod tls_files;

@@ -28,6 +28,7 @@ use crate::link_policy::LinkPolicy;
 use crate::request_fields::RequestFields;
 use crate::ring::Affinity;
 use crate::security::{self, Security};
+use crate::socks_hop::SocksHop;
 use crate::tunnel_sizes::TunnelSizes;
 use crate::{EndpointStatus, HopStatus, Timeouts, UpstreamStatus};
 
@@ -59,6 +60,8 @@ struct RequestPolicy {
     fields: RequestFields,
     /// The templates of CONNECT-UDP and of connect-tcp, where they are not the default ones.
     templates: [Option<UriTemplate>; 2],
+    /// How it is asked for tunnels, if it speaks SOCKS.
+    socks: Option<SocksHop>,
 }
 
 impl RequestPolicy {
@@ -67,6 +70,7 @@ impl RequestPolicy {
             templates: templates(name, config)?,
             fields: RequestFields::build(name, config)?,
             sends_token: sends_token(config),
+            socks: SocksHop::build(name, config)?,
         })
     }
 }
@@ -184,6 +188,16 @@ impl Upstream {
     /// The upstream through which its endpoints are reached, if there is one.
     pub(crate) fn via(&self) -> Option<&str> {
         self.source.config.via.as_deref()
+    }
+
+    /// How it is asked for tunnels, if it speaks SOCKS.
+    pub(crate) fn socks(&self) -> Option<&SocksHop> {
+        self.requests.socks.as_ref()
+    }
+
+    /// Whether its endpoints are proxies that speak SOCKS and no HTTP.
+    pub fn is_socks(&self) -> bool {
+        self.socks().is_some()
     }
 
     /// The active checks of its endpoints, if there are any.

@@ -1,4 +1,5 @@
-//! Tunnels through another HTTP proxy: of bytes by its CONNECT (RFC 9110, 9.3.6), of datagrams by its CONNECT-UDP (RFC 9298).
+//! Tunnels through another proxy. Through one of HTTP: of bytes by its CONNECT (RFC 9110, 9.3.6), of datagrams by its CONNECT-UDP (RFC 9298). Those of
+//! SOCKS are in [`socks`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,6 +19,7 @@ use http::{HeaderValue, Method, StatusCode, Version};
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::opened::Opened;
 use crate::reached::Bounds;
+use crate::socks::{self, Wanted};
 use crate::tunnel::Tunnel;
 use crate::upstream::Upstream;
 use crate::worker::Worker;
@@ -62,6 +64,17 @@ pub(crate) fn tunnel<'a>(
             let reason = format!("there is no upstream `{via}` to go through");
             return Err(unreachable(&target, reason));
         };
+
+        if let Some(hop) = upstream.socks() {
+            let wanted = Wanted {
+                upstream: &upstream,
+                hop,
+                host: &place.host,
+                port: place.port,
+                depth: bounds.depth + 1,
+            };
+            return socks::tunnel(client, wanted, carries == Carries::Bytes, bounds.until).await;
+        }
 
         let opening = Opening {
             client,

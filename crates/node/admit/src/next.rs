@@ -158,6 +158,11 @@ impl Next {
         };
 
         let upstream = upstreams.get(name)?.clone();
+        // Tunnels end there as far as HTTP goes: what a proxy of SOCKS gives is the connection to the target.
+        let receiver = match upstream.is_socks() {
+            true => Receiver::Origin,
+            false => receiver,
+        };
         let config = document.upstreams.get(name);
         let retry = config.and_then(|config| config.retry.as_ref());
         let hedge = config.and_then(|config| config.hedge.as_ref());
@@ -271,6 +276,11 @@ impl Next {
     /// The same for connections to names of the overlay.
     pub fn resume_of_names(&self) -> Option<ResumePolicy> {
         self.resume.or(self.resume_of_names)
+    }
+
+    /// Whether it is an upstream that speaks SOCKS, which takes tunnels alone.
+    pub fn is_socks(&self) -> bool {
+        self.upstream().is_some_and(|upstream| upstream.is_socks())
     }
 
     /// Whether it is the origin that the request names.

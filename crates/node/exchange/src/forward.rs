@@ -21,7 +21,9 @@ use hermes_http::h1::client::Receiver;
 use hermes_packet::Asked;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
+use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::route::Act;
+use http::StatusCode;
 
 use crate::carried::Carried;
 use crate::carrier;
@@ -90,7 +92,17 @@ fn check(routed: &Routed, arrival: &Arrival, next: &Next) -> Result<(), Refusal>
         return Err(packets::only_packets());
     }
 
+    if next.is_socks() && !takes_socks(arrival.kind()) {
+        let details = "the next hop speaks SOCKS, which carries connections and datagrams alone";
+        let refusal = Refusal::new(ProxyError::HttpRequestDenied, details);
+        return Err(refusal.status(StatusCode::NOT_IMPLEMENTED));
+    }
     Termination::of(routed, next).check(arrival.kind(), &routed.target)
+}
+
+/// Whether an exchange of this kind can go to a proxy of SOCKS.
+fn takes_socks(kind: Kind) -> bool {
+    matches!(kind, Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp)
 }
 
 /// To the next hop. Its future is on the heap: else each future around it would be as large as the largest

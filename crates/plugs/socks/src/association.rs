@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_net::memory::{Memory, Owner};
-use hermes_net::{PeerAddress, RecvBatch, Stream, StreamInfo, UdpError, UdpSocket};
+use hermes_net::{PeerAddress, RecvBatch, Stream, StreamInfo, Transport, UdpError, UdpSocket};
 use hermes_packet::{Bounds, Hold, PacketEnd, Session, SessionKey, SessionTarget, Sessions};
 use hermes_plug::Gate;
 use hermes_plug::arrival::PacketArrival;
@@ -50,7 +50,7 @@ thread_local! {
 
 /// Carries datagrams of one client until its connection ends, or nothing has passed for long.
 pub(crate) async fn associate(mut stream: Stream, gate: &Gate) {
-    let socket = match socket(stream.info()) {
+    let socket = match socket(&stream) {
         Ok(socket) => Arc::new(socket),
         Err(reply) => {
             let reply = reply.encode(SocksVersion::V5, unknown());
@@ -79,9 +79,15 @@ pub(crate) async fn associate(mut stream: Stream, gate: &Gate) {
 }
 
 /// A socket for the datagrams of a client, at the address that its connection came to.
-fn socket(info: &StreamInfo) -> Result<UdpSocket, SocksReply> {
+fn socket(stream: &Stream) -> Result<UdpSocket, SocksReply> {
+    let info = stream.info();
+    // One that a load balancer introduced is described by the load balancer's address.
+    let local = match stream.transport() {
+        Transport::Tcp(tcp) => tcp.local_addr().ok(),
+        _ => info.local,
+    };
     // A Unix socket has no address to send datagrams to.
-    let local = info.local.filter(|_| info.peer.ip().is_some());
+    let local = local.filter(|_| info.peer.ip().is_some());
     let mut local = local.ok_or(SocksReply::CommandNotSupported)?;
     local.set_ip(local.ip().to_canonical());
     local.set_port(0);

@@ -112,6 +112,9 @@ pub struct SocksListener {
     /// and Unix sockets may do.
     #[serde(default)]
     pub auth: Option<Auth>,
+    /// PROXY headers before its connections.
+    #[serde(flatten)]
+    pub introduction: ProxyHeaders,
 }
 
 /// A TCP port for connections to one target, or for an ingress.
@@ -311,10 +314,8 @@ impl Listener {
         match &self.kind {
             ListenerKind::Http(http) => Some(&http.introduction),
             ListenerKind::Tcp(tcp) => Some(&tcp.introduction),
-            ListenerKind::Socks(_)
-            | ListenerKind::Udp(_)
-            | ListenerKind::Attach(_)
-            | ListenerKind::Tun(_) => None,
+            ListenerKind::Socks(socks) => Some(&socks.introduction),
+            ListenerKind::Udp(_) | ListenerKind::Attach(_) | ListenerKind::Tun(_) => None,
         }
     }
 

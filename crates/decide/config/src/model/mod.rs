@@ -101,6 +101,7 @@ pub use tun::{
 };
 pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
 pub use upstream::{
-    Balance, ClientTls, CongestionControl, Endpoint, FieldCase, HttpVersion, TlsChoice, Upstream,
+    Balance, ClientTls, CongestionControl, Endpoint, FieldCase, HttpVersion, SocksVersion,
+    TlsChoice, Upstream,
 };
 pub use wireguard::{Wireguard, WireguardPeer};

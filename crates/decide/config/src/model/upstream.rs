@@ -26,6 +26,10 @@ pub struct Upstream {
     /// [2, 1] lets tunnels of bulk have connections of their own.
     #[serde(default)]
     pub http: Option<OneOrMany<HttpVersion>>,
+    /// These endpoints are proxies that speak SOCKS of this version and no HTTP: 5. They carry tunnels: of
+    /// other upstreams by `via`, and those of exchanges by `to`. Default: they speak HTTP.
+    #[serde(default)]
+    pub socks: Option<SocksVersion>,
     /// TLS to the endpoints: `true`, or details. Default: none.
     #[serde(default)]
     pub tls: Option<TlsChoice>,
@@ -191,6 +195,43 @@ pub enum FieldCase {
     Lower,
     /// As they came over HTTP/1.1.
     Preserve,
+}
+
+/// A version of SOCKS to a proxy, written as its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "u8", into = "u8")]
+pub enum SocksVersion {
+    /// SOCKS5 (RFC 1928).
+    V5,
+}
+
+impl TryFrom<u8> for SocksVersion {
+    type Error = String;
+
+    fn try_from(number: u8) -> Result<Self, String> {
+        match number {
+            5 => Ok(Self::V5),
+            other => Err(format!("version {other} of SOCKS is not 5")),
+        }
+    }
+}
+
+impl From<SocksVersion> for u8 {
+    fn from(version: SocksVersion) -> Self {
+        match version {
+            SocksVersion::V5 => 5,
+        }
+    }
+}
+
+impl JsonSchema for SocksVersion {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "SocksVersion".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "integer", "enum": [5], "description": "A version of SOCKS to a proxy: 5." })
+    }
 }
 
 /// An HTTP version, written as its number.

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use hermes_config::child;
 use hermes_config::model::{
-    CongestionControl, Document, FieldCase, HttpVersion, RequestField, Timeouts, TlsChoice,
+    CongestionControl, Document, FieldCase, HttpVersion, RequestField, Terminate, Timeouts,
+    TlsChoice,
 };
 
 use super::changes::field_name;
@@ -24,6 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
     fields,
     field_case,
     local_ends,
+    socks,
 ];
 
 fn endpoints(document: &Document, report: &mut Report) {
@@ -272,6 +274,45 @@ fn local_end(path: &str, addresses: &[String], interface: Option<&str>, report: 
             "this can be no interface's name",
             "write one such as eth0",
         );
+    }
+}
+
+/// A proxy of SOCKS reads no request of HTTP.
+fn socks(document: &Document, report: &mut Report) {
+    each_upstream(document, |path, upstream| {
+        if upstream.socks.is_none() {
+            return;
+        }
+        for (key, is_given) in [
+            ("attached", upstream.attached.is_some()),
+            ("http", upstream.http.is_some()),
+            ("early_data", upstream.early_data),
+            ("warm", upstream.warm > 0),
+            ("keepalive", upstream.keepalive.is_some()),
+            ("templates", upstream.templates.is_some()),
+            ("fields", !upstream.fields.is_empty()),
+            ("send_token", upstream.send_token.is_some()),
+            ("hedge", upstream.hedge.is_some()),
+        ] {
+            if is_given {
+                let reason = "this is of HTTP, which a proxy of SOCKS does not speak";
+                report.add(format!("{path}.{key}"), reason, "remove it, or `socks`");
+            }
+        }
+    });
+
+    for (index, route) in document.routes.iter().enumerate() {
+        let Some(Terminate::Upstream(name)) = &route.terminate else {
+            continue;
+        };
+        let upstream = document.upstreams.get(name);
+        if upstream.is_some_and(|upstream| upstream.socks.is_some()) {
+            report.add(
+                format!("routes[{index}].terminate"),
+                "a proxy of SOCKS is no end of the overlay: it connects to the targets of tunnels",
+                "write `to`",
+            );
+        }
     }
 }
 

@@ -168,3 +168,18 @@ fn capitals_where_no_version_has_them() {
         ],
     );
 }
+
+#[test]
+fn a_proxy_of_socks_that_would_have_to_speak_http() {
+    finds(
+        json!({
+            "routes": [{ "terminate": "office" }],
+            "upstreams": { "office": { "endpoints": ["a:1080"], "socks": 5, "http": 2, "fields": { "x-a": "b" } } },
+        }),
+        &[
+            "upstreams.office.http: this is of HTTP, which a proxy of SOCKS does not speak; remove it, or `socks`",
+            "upstreams.office.fields: this is of HTTP, which a proxy of SOCKS does not speak; remove it, or `socks`",
+            "routes[0].terminate: a proxy of SOCKS is no end of the overlay: it connects to the targets of tunnels; write `to`",
+        ],
+    );
+}

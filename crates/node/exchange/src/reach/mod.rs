@@ -381,6 +381,16 @@ fn place<'a>(
 ) -> Result<Dial<'a>, Refusal> {
     match &tries.next.to {
         To::Connector(_) | To::Handler(_) => Err(nowhere()),
+        To::Upstream { upstream, .. } if upstream.is_socks() => {
+            let HostPort { host, port } = one_host(target)?;
+            Ok(Dial::Through {
+                upstream,
+                affinity: affinity(tries.routed, tries.next, None),
+                avoid,
+                host,
+                port: *port,
+            })
+        }
         To::Upstream { upstream, .. } => Ok(Dial::Upstream {
             upstream,
             affinity: affinity(tries.routed, tries.next, None),

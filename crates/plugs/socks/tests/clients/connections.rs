@@ -214,3 +214,32 @@ async fn place(node: &Node, target: SocketAddr, answer: &[u8]) -> TcpStream {
     let placed = tokio::time::timeout(Duration::from_secs(20), placed).await;
     placed.expect("a place that the client before gave back")
 }
+
+#[tokio::test]
+async fn a_load_balancer_introduces_clients() {
+    let introduced =
+        "socks: 127.0.0.1:0, proxy_protocol: accept, proxy_protocol_from: [127.0.0.0/8]";
+    let rule = "{ name: known, match: { source: 192.0.2.7/32 }, allow: true }";
+    let yaml = OPEN.replace("socks: 127.0.0.1:0", introduced);
+    let yaml = format!("policy: {{ default: deny, rules: [{rule}] }}\n{yaml}");
+    let node = Node::start("socks-introduced", &yaml);
+    let target = address(CLOSED.parse().unwrap());
+    for (source, reply) in [("192.0.2.7", 5), ("192.0.2.8", 2)] {
+        let header = format!("PROXY TCP4 {source} 192.0.2.1 5 1080\r\n");
+        let said = [header.as_bytes(), &request(1, &target)].concat();
+        let (_, answered) = node.answer(&said, usize::MAX).await;
+        assert_eq!(answered[..4], [5, 0, 5, reply], "{source}");
+    }
+
+    let header = b"PROXY TCP4 192.0.2.7 192.0.2.1 5 1080\r\n";
+    let said = [&header[..], &request(3, &target)].concat();
+    let (_control, answered) = node.answer(&said, 12).await;
+    assert_eq!(
+        answered[..10],
+        [5, 0, 5, 0, 0, 1, 127, 0, 0, 1],
+        "an address of this node"
+    );
+    let (_, answered) = node.answer(&request(1, &target), usize::MAX).await;
+    assert_eq!(answered, b"", "who is not introduced is reset");
+    node.end().await;
+}

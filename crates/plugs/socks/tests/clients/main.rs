@@ -4,6 +4,7 @@
 
 mod associations;
 mod connections;
+mod hops;
 mod hostile;
 mod node;
 mod passwords;

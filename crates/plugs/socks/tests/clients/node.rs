@@ -127,6 +127,12 @@ impl LogFilter for Silent {
 pub async fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    serve_echo(listener);
+    address
+}
+
+/// The same on this socket.
+pub fn serve_echo(listener: TcpListener) {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
@@ -136,7 +142,6 @@ pub async fn echo() -> SocketAddr {
             });
         }
     });
-    address
 }
 
 /// Reads so many bytes, or those before the end.

@@ -1,0 +1,159 @@
+//! An association of UDP at a proxy, whose datagrams are capsules for the rest of the node (RFC 1928, 7; RFC 9297, 3.2).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::BytesMut;
+use hermes_http::{Frame, Incoming, Outgoing, pipe};
+use hermes_net::{RecvBatch, Stream, UdpError, UdpSocket};
+use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
+use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram, encode_udp_capsule};
+use hermes_proto::socks::client::encode_datagram_header;
+use hermes_proto::socks::{SocksTarget, decode_datagram};
+use tokio::io::AsyncReadExt;
+
+use super::Wanted;
+
+/// The side of a stream that the node has, and the other one.
+pub(super) fn pipes() -> ((Incoming, Outgoing), (Incoming, Outgoing)) {
+    let (to_proxy, from_node) = pipe(None);
+    let (to_node, from_proxy) = pipe(None);
+    ((from_proxy, to_proxy), (from_node, to_node))
+}
+
+/// An association for one target.
+pub(super) struct Relayed {
+    /// By its end the association ends (RFC 1928, 6).
+    control: Stream,
+    /// Towards the proxy, so that the system drops datagrams of others.
+    socket: UdpSocket,
+    target: SocksTarget,
+    header: Vec<u8>,
+}
+
+impl Relayed {
+    /// Over a socket to this address of the proxy.
+    pub(super) async fn begin(
+        relay: SocketAddr,
+        wanted: Wanted<'_>,
+        control: Stream,
+    ) -> io::Result<Self> {
+        let target = wanted.target();
+        let header = encode_datagram_header(&target).map_err(io::Error::other)?;
+        let socket = UdpSocket::connected_from(relay, &wanted.upstream.links.from).await?;
+        Ok(Self {
+            control,
+            socket,
+            target,
+            header,
+        })
+    }
+
+    /// Carries datagrams until one of the sides is gone.
+    pub(super) async fn carry(self, (mut incoming, mut outgoing): (Incoming, Outgoing)) {
+        let Self {
+            mut control,
+            socket,
+            target,
+            header,
+        } = self;
+        let mut ignored = [0; 64];
+        let ended = async { while control.read(&mut ignored).await.unwrap_or(0) > 0 {} };
+        tokio::select! {
+            () = leave(&socket, header, &mut incoming) => {}
+            () = come(&socket, &target, &mut outgoing) => {}
+            () = ended => {}
+        }
+    }
+}
+
+/// Sends the payloads of capsules.
+async fn leave(socket: &UdpSocket, header: Vec<u8>, incoming: &mut Incoming) {
+    let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE);
+    let mut datagram = header;
+    let start = datagram.len();
+    while let Some(Ok(frame)) = incoming.frame().await {
+        let Frame::Data(data) = frame else { continue };
+        decoder.push(data);
+        loop {
+            let capsule = match decoder.next() {
+                Ok(Some(capsule)) => capsule,
+                Ok(None) => break,
+                Err(_) => return,
+            };
+            // Types that are not known are passed over (RFC 9297, 3.2).
+            if capsule.kind != CapsuleType::Datagram {
+                continue;
+            }
+            let Ok(udp) = UdpDatagram::decode(capsule.value) else {
+                return;
+            };
+            if udp.context != UDP_CONTEXT {
+                continue;
+            }
+            datagram.truncate(start);
+            datagram.extend(&udp.payload);
+            match socket.send_segments(None, &datagram, None).await {
+                // One that does not fit is lost, as on any path.
+                Ok(()) | Err(UdpError::TooLarge | UdpError::Dropped) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Makes capsules of the datagrams that come from the target.
+async fn come(socket: &UdpSocket, target: &SocksTarget, outgoing: &mut Outgoing) {
+    let mut batch = Box::new(RecvBatch::new());
+    let mut capsules = BytesMut::new();
+    loop {
+        match socket.recv(&mut batch).await {
+            Ok(_) => {}
+            Err(UdpError::Io(_)) => return,
+            // About a datagram that was not delivered, as on any path.
+            Err(_) => continue,
+        }
+        for (_, datagram) in batch.datagrams() {
+            let Ok((source, length)) = decode_datagram(datagram) else {
+                continue;
+            };
+            if is_of(&source, target) {
+                // A longer one than a capsule may carry is not made.
+                let _ = encode_udp_capsule(&datagram[length..], &mut capsules);
+            }
+        }
+        let sent = outgoing.data(capsules.split().freeze(), false).await;
+        if sent.is_err() || outgoing.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether a datagram is the target's: another peer was never spoken to. Of a name the proxy alone knows the address.
+fn is_of(source: &SocksTarget, target: &SocksTarget) -> bool {
+    let is_address = target.host.parse::<IpAddr>().is_ok();
+    source.port == target.port && (!is_address || source.host == target.host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(host: &str, port: u16) -> SocksTarget {
+        SocksTarget {
+            host: host.to_owned(),
+            port,
+        }
+    }
+
+    #[test]
+    fn datagrams_of_another_peer_are_not_the_targets() {
+        let target = at("192.0.2.1", 53);
+        assert!(is_of(&at("192.0.2.1", 53), &target));
+        assert!(!is_of(&at("192.0.2.2", 53), &target));
+        assert!(!is_of(&at("192.0.2.1", 54), &target));
+        let named = at("example.org", 53);
+        assert!(is_of(&at("192.0.2.1", 53), &named));
+        assert!(!is_of(&at("192.0.2.1", 54), &named));
+    }
+}
