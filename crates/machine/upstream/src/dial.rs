@@ -49,6 +49,8 @@ pub enum Dial<'a> {
         host: &'a str,
         /// Its port.
         port: u16,
+        /// The client was answered already: bytes may leave before the proxy's reply, where its version allows it.
+        is_early: bool,
     },
     /// At the target that the request names.
     Target {
@@ -165,8 +167,12 @@ impl Client {
                 avoid,
                 host,
                 port,
+                is_early,
             } => {
-                let wanted = wanted(upstream, host, port)?;
+                let wanted = Wanted {
+                    is_early,
+                    ..wanted(upstream, host, port)?
+                };
                 let attempts = EndpointAttempts::begin(upstream, affinity, until)
                     .await?
                     .avoiding(avoid);
@@ -224,6 +230,7 @@ impl Client {
                 avoid,
                 host,
                 port,
+                is_early: _,
             } => {
                 let wanted = wanted(upstream, host, port)?;
                 let attempts = EndpointAttempts::begin(upstream, affinity, until)
@@ -274,6 +281,7 @@ fn wanted<'a>(
         host,
         port,
         depth: 0,
+        is_early: false,
     })
 }
 

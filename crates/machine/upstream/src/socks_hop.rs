@@ -1,11 +1,12 @@
 //! The configuration of an upstream whose endpoints are proxies of SOCKS.
 
-use hermes_config::model;
+use hermes_config::model::{self, SocksVersion};
 use hermes_config::{Problem, child};
 
 /// How endpoints are spoken to that are proxies of SOCKS.
 #[derive(Debug)]
 pub(crate) struct SocksHop {
+    pub(crate) version: SocksVersion,
     pub(crate) password: Option<HopPassword>,
 }
 
@@ -30,9 +31,9 @@ impl SocksHop {
     /// # Errors
     /// The file cannot be used.
     pub(crate) fn build(name: &str, config: &model::Upstream) -> Result<Option<Self>, Problem> {
-        if config.socks.is_none() {
+        let Some(socks) = config.socks else {
             return Ok(None);
-        }
+        };
         let password = config.credentials.as_ref().map(|credentials| {
             let password = credentials.password_file.secret().map_err(|reason| {
                 let path = child("upstreams", name);
@@ -44,6 +45,7 @@ impl SocksHop {
             })
         });
         Ok(Some(Self {
+            version: socks.version(),
             password: password.transpose()?,
         }))
     }

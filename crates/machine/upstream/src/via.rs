@@ -72,6 +72,7 @@ pub(crate) fn tunnel<'a>(
                 host: &place.host,
                 port: place.port,
                 depth: bounds.depth + 1,
+                is_early: false,
             };
             return socks::tunnel(client, wanted, carries == Carries::Bytes, bounds.until).await;
         }

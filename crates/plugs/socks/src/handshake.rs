@@ -1,36 +1,26 @@
-//! From the first byte of a client to its wish: methods, password and request.
+//! The messages of a client, and the words for one that is refused.
 
 use std::io;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hermes_net::Stream;
-use hermes_plug::{Gate, ShownPassword};
-use hermes_proto::socks::{
-    self, Decoded, MAX_MESSAGE, SocksError, SocksHello, SocksMethod, SocksMethods, SocksReply,
-    SocksRequest, SocksVersion,
-};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use hermes_proto::socks::{self, SocksError, SocksMethod, SocksReply, SocksVersion};
+use hermes_proto::socks6::{self, Socks6AuthReply, Socks6Error};
+use tokio::io::AsyncReadExt;
 use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout_at};
 
 use crate::held::{dismiss, unknown};
+use crate::sessions::Sessions6;
 
 /// How long a client may take for one of its messages, of which there are at most three. The time for which its password is checked does not
 /// count.
 #[doc(alias = "bound")]
-const MESSAGE_TIME: Duration = Duration::from_secs(10);
-
-/// A client that is known as far as it has to be, and has said its wish.
-pub(crate) struct Wish {
-    pub stream: Stream,
-    /// For exchanges of its user.
-    pub gate: Gate,
-    pub request: SocksRequest,
-}
+pub(crate) const MESSAGE_TIME: Duration = Duration::from_secs(10);
 
 /// The reason why a handshake ends without a wish.
 #[derive(Debug, thiserror::Error)]
-enum HandshakeError {
+pub(crate) enum HandshakeError {
     #[error(transparent)]
     Stream(#[from] io::Error),
     #[error("the client took longer than {} s for a message", MESSAGE_TIME.as_secs())]
@@ -43,127 +33,63 @@ enum HandshakeError {
     NoPassword,
     #[error("the password was refused")]
     WrongPassword,
+    #[error("the request: {0}")]
+    Request6(#[from] Socks6Error),
+    /// With these bytes, which say all.
+    #[error("a request of SOCKS6 was answered without a connection")]
+    Answered(Vec<u8>),
 }
 
 /// A handshake with a client.
-pub(crate) struct Handshake {
-    stream: Stream,
+pub(crate) struct Handshake<'a> {
+    pub(crate) stream: Stream,
     /// Bytes that have come and were not read yet.
-    buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
     /// That of the message that is being read.
-    version: SocksVersion,
+    pub(crate) version: SocksVersion,
+    /// Those of SOCKS6, where it is served.
+    pub(crate) sessions: Option<&'a Sessions6>,
 }
 
-impl Handshake {
-    pub fn new(stream: Stream) -> Self {
+impl<'a> Handshake<'a> {
+    pub fn new(stream: Stream, sessions: Option<&'a Sessions6>) -> Self {
         Self {
+            sessions,
             stream,
             buffer: Vec::new(),
             version: SocksVersion::V5,
         }
     }
 
-    /// Finds out who the client is and what it wants; one that is refused is told why, and gone.
-    pub async fn wish(mut self, gate: Gate) -> Option<Wish> {
-        match self.shake(gate).await {
-            Ok((gate, request)) => {
-                // A client may send what is for its target before it has the reply.
-                if !self.buffer.is_empty() {
-                    self.stream.unread(Bytes::from(self.buffer));
-                }
-                let stream = self.stream;
-                Some(Wish {
-                    stream,
-                    gate,
-                    request,
-                })
-            }
-            Err(error) => {
-                tracing::debug!(peer = %self.stream.info().peer, "a client of SOCKS is refused: {error}");
-                self.refuse(&error).await;
-                None
-            }
-        }
-    }
-
-    async fn shake(&mut self, gate: Gate) -> Result<(Gate, SocksRequest), HandshakeError> {
-        let hello = self.read(|bytes| {
-            let is_v4 = bytes.first() == Some(&4);
-            (socks::decode_hello(bytes), is_v4)
-        });
-        let methods = match hello.await? {
-            SocksHello::Methods(methods) => methods,
-            SocksHello::Request(_) if gate.requires_password() == Some(true) => {
-                return Err(HandshakeError::NoPassword);
-            }
-            SocksHello::Request(request) => return Ok((gate, request)),
-        };
-
-        let method = choose(methods, gate.requires_password());
-        let gate = match method {
-            SocksMethod::Unacceptable => return Err(HandshakeError::Unacceptable),
-            SocksMethod::None => {
-                self.stream.write_all(&method.encode()).await?;
-                gate
-            }
-            SocksMethod::Password => {
-                self.stream.write_all(&method.encode()).await?;
-                self.password(&gate).await?
-            }
-        };
-        let request = self.read(|bytes| (socks::decode_request(bytes), false));
-        Ok((gate, request.await?))
-    }
-
-    /// Reads a password and has it checked.
-    async fn password(&mut self, gate: &Gate) -> Result<Gate, HandshakeError> {
-        let shown = self.read(|bytes| {
-            let owned = |(shown, length): (socks::SocksPassword<'_>, _)| {
-                ((shown.user.to_vec(), shown.password.to_vec()), length)
-            };
-            (
-                socks::decode_password(bytes).map(|shown| shown.map(owned)),
-                false,
-            )
-        });
-        let (user, password) = shown.await?;
-
-        let source = self.stream.info().clone();
-        let shown = ShownPassword {
-            user: &user,
-            password: &password,
-            source: &source,
-        };
-        let known = gate.of_password(shown).await;
-        let known = known.ok_or(HandshakeError::WrongPassword)?;
-        self.stream.write_all(&socks::password_status(true)).await?;
-        Ok(known)
-    }
-
-    /// Reads a message.
-    async fn read<T>(
+    /// Reads a message of at most this many bytes.
+    pub(crate) async fn read<T, E>(
         &mut self,
-        decode: impl Fn(&[u8]) -> (Decoded<T>, bool),
-    ) -> Result<T, HandshakeError> {
-        tokio::time::timeout(MESSAGE_TIME, self.read_message(decode)).await?
+        until: Instant,
+        most: usize,
+        decode: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> Result<T, HandshakeError>
+    where
+        HandshakeError: From<E>,
+    {
+        timeout_at(until, self.read_message(most, decode)).await?
     }
 
-    async fn read_message<T>(
+    async fn read_message<T, E>(
         &mut self,
-        decode: impl Fn(&[u8]) -> (Decoded<T>, bool),
-    ) -> Result<T, HandshakeError> {
+        most: usize,
+        decode: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> Result<T, HandshakeError>
+    where
+        HandshakeError: From<E>,
+    {
         loop {
-            let (decoded, is_v4) = decode(&self.buffer);
-            if is_v4 {
-                self.version = SocksVersion::V4;
-            }
-            if let Some((message, length)) = decoded? {
+            if let Some((message, length)) = decode(&self.buffer)? {
                 self.buffer.drain(..length);
                 return Ok(message);
             }
 
             // No message is longer: the decoder has refused it by then.
-            let room = MAX_MESSAGE.saturating_sub(self.buffer.len());
+            let room = most.saturating_sub(self.buffer.len());
             let mut next = (&mut self.stream).take(room as u64);
             if next.read_buf(&mut self.buffer).await? == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -172,7 +98,7 @@ impl Handshake {
     }
 
     /// Tells the client why it is refused, as far as its version has words, and closes the connection.
-    async fn refuse(self, error: &HandshakeError) {
+    pub(crate) async fn refuse(self, error: &HandshakeError) {
         let reply = match (error, self.version) {
             (HandshakeError::Stream(_) | HandshakeError::TooSlow(_), _) => {
                 return self.stream.abort();
@@ -187,42 +113,16 @@ impl Handshake {
                 SocksReply::NotAllowed.encode(version, unknown())
             }
             (HandshakeError::Message(error), version) => error.reply().encode(version, unknown()),
+            (HandshakeError::Answered(reply), _) => reply.clone(),
+            // Who the client is was not asked yet.
+            (HandshakeError::Request6(_), _) => {
+                let refused = Socks6AuthReply {
+                    is_success: false,
+                    options: Vec::new(),
+                };
+                socks6::encode_auth_reply(&refused)
+            }
         };
         dismiss(self.stream, &reply).await;
-    }
-}
-
-/// The way to authenticate: `requires` says whether a password must be shown, `None` that none is asked for.
-fn choose(offered: SocksMethods, requires: Option<bool>) -> SocksMethod {
-    match requires {
-        Some(_) if offered.password => SocksMethod::Password,
-        Some(true) => SocksMethod::Unacceptable,
-        Some(false) | None if offered.none => SocksMethod::None,
-        Some(false) | None => SocksMethod::Unacceptable,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_is_taken_where_it_is_asked_for_and_nothing_less() {
-        let offers = |none, password| SocksMethods { none, password };
-        for (offered, requires, chosen) in [
-            (offers(true, true), None, SocksMethod::None),
-            (offers(false, true), None, SocksMethod::Unacceptable),
-            (offers(true, true), Some(true), SocksMethod::Password),
-            (offers(true, false), Some(true), SocksMethod::Unacceptable),
-            (offers(true, true), Some(false), SocksMethod::Password),
-            (offers(true, false), Some(false), SocksMethod::None),
-            (offers(false, false), Some(false), SocksMethod::Unacceptable),
-        ] {
-            assert_eq!(
-                choose(offered, requires),
-                chosen,
-                "{offered:?} {requires:?}"
-            );
-        }
     }
 }

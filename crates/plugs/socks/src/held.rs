@@ -121,8 +121,8 @@ fn reply_to(reason: &RefusalReason) -> SocksReply {
         ProxyError::DestinationNotFound
         | ProxyError::DestinationUnavailable
         | ProxyError::DnsError
-        | ProxyError::DnsTimeout
-        | ProxyError::ConnectionTimeout => SocksReply::HostUnreachable,
+        | ProxyError::DnsTimeout => SocksReply::HostUnreachable,
+        ProxyError::ConnectionTimeout => SocksReply::TimedOut,
         ProxyError::ConnectionRefused => SocksReply::ConnectionRefused,
         _ => of_status(reason.status),
     }
@@ -179,7 +179,7 @@ mod tests {
             ),
             (ProxyError::DestinationNotFound, SocksReply::HostUnreachable),
             (ProxyError::DnsError, SocksReply::HostUnreachable),
-            (ProxyError::ConnectionTimeout, SocksReply::HostUnreachable),
+            (ProxyError::ConnectionTimeout, SocksReply::TimedOut),
             (ProxyError::ConnectionRefused, SocksReply::ConnectionRefused),
             (ProxyError::TlsAlertReceived, SocksReply::GeneralFailure),
         ] {

@@ -8,18 +8,34 @@ use hermes_plug::{Gate, Ingress, Serving};
 use hermes_proto::socks::{SocksCommand, SocksReply, SocksTarget, SocksVersion};
 
 use crate::association::associate;
-use crate::handshake::{Handshake, Wish};
+use crate::handshake::Handshake;
 use crate::held::{SocksClient, dismiss, unknown};
+use crate::sessions::Sessions6;
+use crate::wish::Wish;
 
 /// Serves clients that speak SOCKS.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Socks;
+#[derive(Debug, Default)]
+pub struct Socks {
+    /// Of SOCKS6, where that is served.
+    sessions: Option<Sessions6>,
+}
+
+impl Socks {
+    /// One that takes SOCKS6 too.
+    #[must_use]
+    pub fn experimental() -> Self {
+        Self {
+            sessions: Some(Sessions6::default()),
+        }
+    }
+}
 
 impl Ingress for Socks {
     fn connection(&self, stream: Stream, gate: Gate) -> Serving<'_> {
         Box::pin(async move {
             // On the heap, so that a connection is no larger for having shaken hands.
-            let Some(wish) = Box::pin(Handshake::new(stream).wish(gate)).await else {
+            let handshake = Handshake::new(stream, self.sessions.as_ref());
+            let Some(wish) = Box::pin(handshake.wish(gate)).await else {
                 return;
             };
             serve(wish).await;

@@ -42,6 +42,7 @@ decoders! {
     relay_keeps_its_invariants: relay;
     resumable_keeps_its_invariants: resumable;
     socks_keeps_its_invariants: socks;
+    socks6_keeps_its_invariants: socks6;
     trace_context_keeps_its_invariants: trace_context;
     udp_bind_keeps_its_invariants: udp_bind;
     udp_template_keeps_its_invariants: udp_template;

@@ -46,6 +46,7 @@
 //! | [`credentials`] | RFC 9110, section 11.7, RFC 7617, RFC 6750 |
 //! | [`relay`] | ours: publish and subscribe, with RFC 9297, section 3 and RFC 9651 |
 //! | [`socks`] | RFC 1928 and RFC 1929, and the memos of SOCKS4 and SOCKS4a |
+//! | [`socks6`] | draft-olteanu-intarea-socks-6-11 |
 //! | [`trace_context`] | W3C Trace Context, Level 1 and Level 2 |
 //!
 //! Every decoder has a `fuzz_one` that states its invariants; `fuzz.rs` runs all of them over a committed corpus.
@@ -90,6 +91,7 @@ pub mod relay;
 pub mod resumable;
 pub mod session_field;
 pub mod socks;
+pub mod socks6;
 pub mod trace_context;
 pub mod transform;
 pub mod udp_bind;

@@ -12,6 +12,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::host;
+use crate::socks6::{self, Socks6OperationReply};
 
 pub mod client;
 
@@ -168,6 +169,8 @@ pub enum SocksVersion {
     V4,
     /// SOCKS5.
     V5,
+    /// SOCKS6, whose requests are in [`socks6`].
+    V6,
 }
 
 /// The wish of a client.
@@ -227,6 +230,8 @@ pub enum SocksReply {
     CommandNotSupported = 7,
     /// The type of address is not served.
     AddressTypeNotSupported = 8,
+    /// There was no connection in time: SOCKS6 can say so, version 5 says [`Self::HostUnreachable`].
+    TimedOut = 9,
 }
 
 impl SocksReply {
@@ -235,8 +240,17 @@ impl SocksReply {
     pub fn encode(self, version: SocksVersion, bound: SocketAddr) -> Vec<u8> {
         match version {
             SocksVersion::V4 => self.encode_v4(bound),
+            SocksVersion::V6 => socks6::encode_operation_reply(&Socks6OperationReply {
+                reply: self,
+                bound: Some(bound),
+                options: Vec::new(),
+            }),
             SocksVersion::V5 => {
-                let mut reply = vec![V5, self as u8, 0];
+                let code = match self {
+                    Self::TimedOut => Self::HostUnreachable,
+                    known => known,
+                };
+                let mut reply = vec![V5, code as u8, 0];
                 encode_address(bound, &mut reply);
                 reply
             }
@@ -256,6 +270,19 @@ impl SocksReply {
             IpAddr::V6(_) => reply.extend([0; 4]),
         }
         reply
+    }
+
+    /// Its code in SOCKS6.
+    pub(crate) fn code_6(self) -> u8 {
+        self as u8
+    }
+
+    /// The reply of a code of SOCKS6.
+    pub(crate) fn of_code_6(code: u8) -> Self {
+        match code {
+            9 => Self::TimedOut,
+            code => Self::of_code(code),
+        }
     }
 
     /// The reply of a code of version 5; one that is not assigned says that it failed, and no more.

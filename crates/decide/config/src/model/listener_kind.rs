@@ -25,11 +25,20 @@ use super::upstream::HttpVersion;
 /// The name of the ingress of `socks` listeners.
 pub const SOCKS: &str = "socks";
 
-/// The same, as a listener would name it.
-static SOCKS_INGRESS: LazyLock<PlugUse> = LazyLock::new(|| PlugUse {
-    name: SOCKS.to_owned(),
-    settings: None,
-});
+/// The name of the ingress of those that take SOCKS6 too.
+pub const SOCKS_EXPERIMENTAL: &str = "socks_experimental";
+
+/// The same, as listeners would name them.
+static SOCKS_INGRESS: LazyLock<PlugUse> = LazyLock::new(|| socks_ingress(SOCKS));
+static EXPERIMENTAL_INGRESS: LazyLock<PlugUse> =
+    LazyLock::new(|| socks_ingress(SOCKS_EXPERIMENTAL));
+
+fn socks_ingress(name: &str) -> PlugUse {
+    PlugUse {
+        name: name.to_owned(),
+        settings: None,
+    }
+}
 
 /// Where exchanges enter. Each kind is known by the one key that it must have.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -112,6 +121,9 @@ pub struct SocksListener {
     /// and Unix sockets may do.
     #[serde(default)]
     pub auth: Option<Auth>,
+    /// Take SOCKS6 too, whose draft has expired: it may change, or go. Default: false.
+    #[serde(default)]
+    pub experimental: bool,
     /// PROXY headers before its connections.
     #[serde(flatten)]
     pub introduction: ProxyHeaders,
@@ -339,6 +351,7 @@ impl Listener {
     /// The ingress of its port.
     pub fn ingress(&self) -> Option<&PlugUse> {
         match &self.kind {
+            ListenerKind::Socks(socks) if socks.experimental => Some(&EXPERIMENTAL_INGRESS),
             ListenerKind::Socks(_) => Some(&SOCKS_INGRESS),
             _ => self.purpose()?.ingress.as_ref(),
         }

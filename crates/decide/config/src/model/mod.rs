@@ -66,7 +66,7 @@ pub use listener::{
 };
 pub use listener_kind::{
     AttachListener, HttpListener, ListenerKind, ProxyHeaders, Purpose, Requests, SOCKS,
-    SocksListener, TcpListener, TunListener, UdpListener,
+    SOCKS_EXPERIMENTAL, SocksListener, TcpListener, TunListener, UdpListener,
 };
 pub(crate) use listener_kind::{KindKeys, kinds_in};
 pub use memory::Memory;
@@ -101,7 +101,7 @@ pub use tun::{
 };
 pub use tunnel::{Tunnel, TunnelAnswer, TunnelDetails, TunnelWord};
 pub use upstream::{
-    Balance, ClientTls, CongestionControl, Endpoint, FieldCase, HttpVersion, SocksVersion,
-    TlsChoice, Upstream,
+    Balance, ClientTls, CongestionControl, Endpoint, FieldCase, HttpVersion, SocksChoice,
+    SocksVersion, TlsChoice, Upstream,
 };
 pub use wireguard::{Wireguard, WireguardPeer};

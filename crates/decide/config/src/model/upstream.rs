@@ -26,10 +26,11 @@ pub struct Upstream {
     /// [2, 1] lets tunnels of bulk have connections of their own.
     #[serde(default)]
     pub http: Option<OneOrMany<HttpVersion>>,
-    /// These endpoints are proxies that speak SOCKS of this version and no HTTP: 5. They carry tunnels: of
-    /// other upstreams by `via`, and those of exchanges by `to`. Default: they speak HTTP.
+    /// These endpoints are proxies that speak SOCKS of this version and no HTTP: 5, or
+    /// `{ version: 6, experimental: true }`. They carry tunnels: of other upstreams by `via`, and those of exchanges by `to`. Default: they speak
+    /// HTTP.
     #[serde(default)]
-    pub socks: Option<SocksVersion>,
+    pub socks: Option<SocksChoice>,
     /// TLS to the endpoints: `true`, or details. Default: none.
     #[serde(default)]
     pub tls: Option<TlsChoice>,
@@ -197,12 +198,56 @@ pub enum FieldCase {
     Preserve,
 }
 
+/// The SOCKS that is spoken to a proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "write 5, or { version: 6, experimental: true }"
+)]
+pub enum SocksChoice {
+    /// Of this version.
+    Version(SocksVersion),
+    /// With details.
+    Details {
+        /// Of this version.
+        version: SocksVersion,
+        /// SOCKS6 is a draft that has expired: it may change, or go.
+        #[serde(default)]
+        experimental: bool,
+    },
+}
+
+impl SocksChoice {
+    /// The version.
+    #[must_use]
+    pub const fn version(self) -> SocksVersion {
+        match self {
+            Self::Version(version) | Self::Details { version, .. } => version,
+        }
+    }
+
+    /// Whether experiments are asked for.
+    #[must_use]
+    pub const fn is_experimental(self) -> bool {
+        matches!(
+            self,
+            Self::Details {
+                experimental: true,
+                ..
+            }
+        )
+    }
+}
+
 /// A version of SOCKS to a proxy, written as its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum SocksVersion {
     /// SOCKS5 (RFC 1928).
     V5,
+    /// SOCKS6 (draft-olteanu-intarea-socks-6-11).
+    V6,
 }
 
 impl TryFrom<u8> for SocksVersion {
@@ -211,7 +256,8 @@ impl TryFrom<u8> for SocksVersion {
     fn try_from(number: u8) -> Result<Self, String> {
         match number {
             5 => Ok(Self::V5),
-            other => Err(format!("version {other} of SOCKS is not 5")),
+            6 => Ok(Self::V6),
+            other => Err(format!("version {other} of SOCKS is not 5 or 6")),
         }
     }
 }
@@ -220,6 +266,7 @@ impl From<SocksVersion> for u8 {
     fn from(version: SocksVersion) -> Self {
         match version {
             SocksVersion::V5 => 5,
+            SocksVersion::V6 => 6,
         }
     }
 }
@@ -230,7 +277,7 @@ impl JsonSchema for SocksVersion {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "integer", "enum": [5], "description": "A version of SOCKS to a proxy: 5." })
+        schemars::json_schema!({ "type": "integer", "enum": [5, 6], "description": "A version of SOCKS to a proxy: 5 or 6." })
     }
 }
 

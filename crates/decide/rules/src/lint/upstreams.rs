@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use hermes_config::child;
 use hermes_config::model::{
-    CongestionControl, Document, FieldCase, HttpVersion, RequestField, Terminate, Timeouts,
-    TlsChoice,
+    CongestionControl, Document, FieldCase, HttpVersion, RequestField, SocksVersion, Terminate,
+    Timeouts, TlsChoice,
 };
 
 use super::changes::field_name;
@@ -26,6 +26,7 @@ pub(super) const CHECKS: &[Check] = &[
     field_case,
     local_ends,
     socks,
+    experimental,
 ];
 
 fn endpoints(document: &Document, report: &mut Report) {
@@ -314,6 +315,26 @@ fn socks(document: &Document, report: &mut Report) {
             );
         }
     }
+}
+
+/// A draft that has expired is asked for by name.
+fn experimental(document: &Document, report: &mut Report) {
+    each_upstream(document, |path, upstream| {
+        let Some(socks) = upstream.socks else { return };
+        match (socks.version(), socks.is_experimental()) {
+            (SocksVersion::V6, false) => report.add(
+                format!("{path}.socks"),
+                "SOCKS6 is a draft that has expired: it may change, or go",
+                "write `{ version: 6, experimental: true }`, or 5",
+            ),
+            (SocksVersion::V5, true) => report.add(
+                format!("{path}.socks.experimental"),
+                "nothing here is experimental",
+                "write `socks: 5`",
+            ),
+            _ => {}
+        }
+    });
 }
 
 fn field_case(document: &Document, report: &mut Report) {

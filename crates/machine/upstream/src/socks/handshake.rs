@@ -4,12 +4,18 @@ use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use hermes_net::Stream;
+use hermes_net::{Stream, StreamInfo};
 use hermes_proto::socks::client::{self, ProxyReply, UnfitText};
 use hermes_proto::socks::{
-    Decoded, MAX_MESSAGE, SocksCommand, SocksError, SocksMethod, SocksPassword, SocksReply,
+    MAX_MESSAGE, SocksCommand, SocksError, SocksMethod, SocksPassword, SocksReply,
+};
+use hermes_proto::socks6::{
+    self, Socks6Command, Socks6Credentials, Socks6Error, Socks6ReplyOption, Socks6Request,
+    Socks6RequestOptions,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::optimistic::OptimisticStream;
 
 use crate::failure::{ConnectFailure, FailureKind};
 use crate::socks_hop::HopPassword;
@@ -29,6 +35,8 @@ pub(super) enum Failed {
     Stream(#[from] io::Error),
     #[error("it does not speak SOCKS5 as RFC 1928 has it: {0}")]
     Message(#[from] SocksError),
+    #[error("it does not speak SOCKS6 as the draft has it: {0}")]
+    Message6(#[from] Socks6Error),
     #[error(transparent)]
     Unfit(#[from] UnfitText),
     #[error("it wants credentials: write `credentials` at the upstream")]
@@ -44,7 +52,7 @@ pub(super) enum Failed {
 impl Failed {
     /// Whether the proxy works, and refuses this wish or this node.
     pub(super) fn is_refusal(&self) -> bool {
-        !matches!(self, Self::Stream(_) | Self::Message(_))
+        !matches!(self, Self::Stream(_) | Self::Message(_) | Self::Message6(_))
     }
 
     /// The failure of a connection to `target` via `proxy`.
@@ -53,6 +61,7 @@ impl Failed {
             Self::Refused(SocksReply::NotAllowed) => FailureKind::Denied,
             Self::Refused(SocksReply::ConnectionRefused) => FailureKind::Refused,
             Self::Refused(SocksReply::NetworkUnreachable) => FailureKind::Unreachable,
+            Self::Refused(SocksReply::TimedOut) => FailureKind::Timeout,
             _ => return failure(target, proxy, self.to_string()),
         };
         ConnectFailure::new(kind, target, format!("via {proxy}: {self}"))
@@ -76,6 +85,7 @@ fn words(reply: SocksReply) -> &'static str {
         SocksReply::TtlExpired => "TTL expired",
         SocksReply::CommandNotSupported => "command not supported",
         SocksReply::AddressTypeNotSupported => "address type not supported",
+        SocksReply::TimedOut => "no connection in time",
     }
 }
 
@@ -105,7 +115,7 @@ impl Handshake {
         self.write(&client::encode_methods(password.is_some()))
             .await?;
 
-        let method = self.read(client::decode_method).await?;
+        let method = self.read(MAX_MESSAGE, client::decode_method).await?;
         match (method, password) {
             (SocksMethod::None, None) => {}
             (SocksMethod::Password, Some(password)) => self.show(password).await?,
@@ -118,7 +128,79 @@ impl Handshake {
         }
 
         self.write(&request).await?;
-        let ProxyReply { reply, bound } = self.read(client::decode_reply).await?;
+        let ProxyReply { reply, bound } = self.read(MAX_MESSAGE, client::decode_reply).await?;
+        self.served(reply, bound)
+    }
+
+    async fn show(&mut self, password: &HopPassword) -> Result<(), Failed> {
+        let shown = SocksPassword {
+            user: password.user.as_bytes(),
+            password: password.password.as_bytes(),
+        };
+        self.write(&client::encode_password(shown)?).await?;
+        match self
+            .read(MAX_MESSAGE, client::decode_password_status)
+            .await?
+        {
+            true => Ok(()),
+            false => Err(Failed::WrongPassword),
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
+    }
+
+    /// The same by SOCKS6, in one message. Where it is early, the replies are not awaited.
+    pub(super) async fn ask_6(
+        mut self,
+        password: Option<&HopPassword>,
+        command: &SocksCommand,
+        is_early: bool,
+    ) -> Result<Served, Failed> {
+        let SocksCommand::Connect(target) = command else {
+            return Err(Failed::Refused(SocksReply::CommandNotSupported));
+        };
+        let credentials = password.map(|password| Socks6Credentials {
+            user: password.user.as_bytes().to_vec(),
+            password: password.password.as_bytes().to_vec(),
+        });
+        let request = Socks6Request {
+            command: Socks6Command::Connect(target.clone()),
+            options: Socks6RequestOptions {
+                credentials,
+                ..Socks6RequestOptions::default()
+            },
+        };
+        self.write(&socks6::encode_request(&request)).await?;
+        if is_early {
+            let info = StreamInfo::clone(self.stream.info());
+            let stream = Box::new(OptimisticStream::new(self.stream));
+            return Ok(Served {
+                stream: Stream::other(stream, info),
+                bound: None,
+            });
+        }
+
+        let known = self
+            .read(socks6::MAX_MESSAGE, socks6::decode_auth_reply)
+            .await?;
+        if !known.is_success {
+            let wrong = Socks6ReplyOption::PasswordStatus(false);
+            return Err(match password {
+                None => Failed::WantsPassword,
+                Some(_) if known.options.contains(&wrong) => Failed::WrongPassword,
+                Some(_) => Failed::TakesNoPassword,
+            });
+        }
+        let reply = self
+            .read(socks6::MAX_MESSAGE, socks6::decode_operation_reply)
+            .await?;
+        self.served(reply.reply, reply.bound)
+    }
+
+    fn served(mut self, reply: SocksReply, bound: Option<SocketAddr>) -> Result<Served, Failed> {
         if reply != SocksReply::Succeeded {
             return Err(Failed::Refused(reply));
         }
@@ -132,32 +214,22 @@ impl Handshake {
         })
     }
 
-    async fn show(&mut self, password: &HopPassword) -> Result<(), Failed> {
-        let shown = SocksPassword {
-            user: password.user.as_bytes(),
-            password: password.password.as_bytes(),
-        };
-        self.write(&client::encode_password(shown)?).await?;
-        match self.read(client::decode_password_status).await? {
-            true => Ok(()),
-            false => Err(Failed::WrongPassword),
-        }
-    }
-
-    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await?;
-        self.stream.flush().await
-    }
-
-    /// Reads a message.
-    async fn read<T>(&mut self, decode: impl Fn(&[u8]) -> Decoded<T>) -> Result<T, Failed> {
+    /// Reads a message of at most this many bytes.
+    async fn read<T, E>(
+        &mut self,
+        most: usize,
+        decode: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> Result<T, Failed>
+    where
+        Failed: From<E>,
+    {
         loop {
             if let Some((message, length)) = decode(&self.buffer)? {
                 self.buffer.drain(..length);
                 return Ok(message);
             }
             // No message is longer: the decoder has refused it by then.
-            let room = MAX_MESSAGE.saturating_sub(self.buffer.len());
+            let room = most.saturating_sub(self.buffer.len());
             let mut next = (&mut self.stream).take(room as u64);
             if next.read_buf(&mut self.buffer).await? == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());

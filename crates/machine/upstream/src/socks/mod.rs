@@ -1,17 +1,18 @@
-//! Through a proxy that speaks SOCKS5 (RFC 1928, RFC 1929): connections by its CONNECT, datagrams by its UDP ASSOCIATE.
+//! Through a proxy that speaks SOCKS5 (RFC 1928, RFC 1929) or SOCKS6: connections by its CONNECT, datagrams by its UDP ASSOCIATE.
 //!
 //! Names travel to the proxy, which resolves them. A connection to it carries one tunnel, and is as that of any upstream before that: its
 //! endpoints take turns, are reached `via` other proxies, and under TLS where the upstream says so.
 
 mod association;
 mod handshake;
+mod optimistic;
 
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hermes_config::model::HostPort;
+use hermes_config::model::{HostPort, SocksVersion};
 use hermes_http::{Incoming, Outgoing, h1};
 use hermes_net::Stream;
 use hermes_proto::socks::{SocksCommand, SocksTarget};
@@ -37,6 +38,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) port: u16,
     /// Proxies that are around it.
     pub(crate) depth: u8,
+    /// The client was answered already: bytes may leave before the proxy's reply, where its version allows it.
+    pub(crate) is_early: bool,
 }
 
 impl Wanted<'_> {
@@ -192,7 +195,7 @@ async fn open(
             let room = limits.connection(next.until, &next.endpoint.text).await?;
             let reaching = reach.reach(wanted.upstream, &next.endpoint, bounds);
             let (stream, address) = reaching.await?;
-            Ok::<_, ConnectFailure>((ask(stream, wanted.hop, command).await, address, room))
+            Ok::<_, ConnectFailure>((ask(stream, wanted, command).await, address, room))
         };
 
         let failure = match timeout_at(next.until, asked).await {
@@ -223,10 +226,17 @@ async fn open(
     Err(attempts.failure())
 }
 
-async fn ask(stream: Stream, hop: &SocksHop, command: &SocksCommand) -> Result<Served, Failed> {
-    handshake::Handshake::new(stream)
-        .ask(hop.password.as_ref(), command)
-        .await
+async fn ask(stream: Stream, wanted: Wanted<'_>, command: &SocksCommand) -> Result<Served, Failed> {
+    let SocksHop { version, password } = wanted.hop;
+    let handshake = handshake::Handshake::new(stream);
+    match version {
+        SocksVersion::V5 => handshake.ask(password.as_ref(), command).await,
+        SocksVersion::V6 => {
+            handshake
+                .ask_6(password.as_ref(), command, wanted.is_early)
+                .await
+        }
+    }
 }
 
 fn halves(stream: Stream) -> (Incoming, Outgoing) {

@@ -389,6 +389,7 @@ fn place<'a>(
                 avoid,
                 host,
                 port: *port,
+                is_early: tries.next.answers_early(),
             })
         }
         To::Upstream { upstream, .. } => Ok(Dial::Upstream {

@@ -5,7 +5,7 @@ mod memory_store;
 mod no_carrier;
 mod no_socks;
 
-use hermes_config::model::{CARRIER, SOCKS};
+use hermes_config::model::{CARRIER, SOCKS, SOCKS_EXPERIMENTAL};
 use hermes_plug::{MEMORY, Plugs};
 
 use compress::Compress;
@@ -21,6 +21,7 @@ pub(crate) fn plugs() -> Plugs {
         .handler(CARRIER, NoCarrier(CARRIER))
         .ingress(CARRIER, NoCarrier(CARRIER))
         .ingress(SOCKS, NoSocks)
+        .ingress(SOCKS_EXPERIMENTAL, NoSocks)
 }
 
 /// A program's plugs, and below them these: a name that the program gives means its own.

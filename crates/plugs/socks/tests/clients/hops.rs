@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-use super::node::{CLOSED, Node, OPEN, address, bytes, echo, request, serve_echo};
+use super::node::{ASKED, CLOSED, Node, OPEN, address, bytes, echo, request, serve_echo};
 
 const SUCCEEDED: [u8; 12] = [5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 
@@ -322,5 +322,78 @@ async fn requests_have_no_way_through_a_proxy_of_socks() {
     let answered = String::from_utf8_lossy(&answered);
     assert!(answered.starts_with("HTTP/1.1 501 "), "{answered}");
     assert!(answered.contains("speaks SOCKS"), "{answered}");
+    node.end().await;
+}
+
+#[tokio::test]
+async fn two_nodes_speak_socks6() {
+    let target = echo().await;
+    let last = ASKED.replace("127.0.0.1:0", "127.0.0.1:0, experimental: true");
+    let last = Node::start("six-hop-last", &last);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("password");
+    std::fs::write(&file, "of alice").unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let v6 = |user: &str| {
+        let more = format!(
+            ", credentials: {{ user: {user}, password_file: {} }}",
+            file.display()
+        );
+        before(last.address(), &more)
+            .replace("socks: 5", "socks: { version: 6, experimental: true }")
+    };
+
+    let node = Node::start("six-hop", &v6("alice"));
+    for said in [address(target), named("localhost", target.port())] {
+        let (mut client, answered) = node.answer(&request(1, &said), 12).await;
+        assert_eq!(answered, SUCCEEDED, "{said:?}");
+        echoes(&mut client).await;
+    }
+    let closed = address(CLOSED.parse().unwrap());
+    let (_, answered) = node.answer(&request(1, &closed), usize::MAX).await;
+    assert_eq!(
+        answered[3], 5,
+        "the reply of the last node reaches the client"
+    );
+    node.end().await;
+
+    let node = Node::start("six-hop-wrong", &v6("bob"));
+    let (_, answered) = node.answer(&request(1, &address(target)), usize::MAX).await;
+    assert_eq!(answered[3], 4, "a wrong password is a failure of the way");
+    node.end().await;
+    last.end().await;
+}
+
+#[tokio::test]
+async fn bytes_follow_a_request_of_socks6_before_its_reply() {
+    // It answers only once it has the request and the bytes for the target, in one piece or more.
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let yaml = format!(
+        "listeners: {{ t: {{ tcp: 127.0.0.1:0, target: 'a.test:7' }} }}\n\
+         upstreams: {{ office: {{ endpoints: ['{}'], socks: {{ version: 6, experimental: true }} }} }}\n\
+         routes: [{{ to: office, tunnel: {{ answer: early }} }}]\n",
+        proxy.local_addr().unwrap()
+    );
+    let node = Node::start("six-hop-early", &yaml);
+    let mut client = node.connect().await;
+    client.write_all(b"early").await.unwrap();
+
+    let (mut asked, _) = proxy.accept().await.unwrap();
+    let wanted = [&b"\x06\x01\0\0\0\x07\0\x03\x06a.test\0"[..], b"early"].concat();
+    assert_eq!(bytes(&mut asked, wanted.len()).await, wanted);
+    let replies = [&[6, 0, 0, 0][..], &[6, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]].concat();
+    for byte in [&replies[..], b"hello"].concat() {
+        asked.write_all(&[byte]).await.unwrap();
+    }
+    assert_eq!(bytes(&mut client, 5).await, b"hello");
+
+    // A refusal comes when the client believes that it is connected: it is reset.
+    let mut client = node.connect().await;
+    client.write_all(b"early").await.unwrap();
+    let (mut asked, _) = proxy.accept().await.unwrap();
+    assert_eq!(bytes(&mut asked, wanted.len()).await, wanted);
+    let refused = [&replies[..4], &[6, 5, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]].concat();
+    asked.write_all(&refused).await.unwrap();
+    assert_eq!(bytes(&mut client, 1).await, b"");
     node.end().await;
 }

@@ -9,3 +9,4 @@ mod hostile;
 mod node;
 mod passwords;
 mod programs;
+mod six;

@@ -51,8 +51,13 @@ impl Node {
 
     /// Lets these users in, and reloads.
     pub fn has_users(&self, users: &[&str]) -> ReloadReport {
+        self.has_only(users, ASKED)
+    }
+
+    /// The same with this configuration.
+    pub fn has_only(&self, users: &[&str], yaml: &str) -> ReloadReport {
         write_users(self.folder.path(), users);
-        self.apply(ASKED)
+        self.apply(yaml)
     }
 
     /// Has another configuration in force; says what became of open tunnels.
