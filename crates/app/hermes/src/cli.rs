@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    cert, check, completions, config, confirm, convert, custody_key, diff, echo, env, exchanges,
-    exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback, run, status,
-    top, why, wireguard_key,
+    cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo, env,
+    exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback, run,
+    status, top, why, wireguard_key,
 };
 use crate::demo;
 
@@ -73,6 +73,10 @@ pub enum Command {
     Env(env::Env),
     /// Run a program that uses a node as its proxy.
     Exec(exec::Exec),
+    /// Print the messages of a channel of a relay, as they come.
+    Subscribe(channel::subscribe::Subscribe),
+    /// Send messages to a channel of a relay, and say how many receivers there were.
+    Publish(channel::publish::Publish),
     #[command(flatten)]
     Overlay(OverlayCommand),
     #[command(flatten)]

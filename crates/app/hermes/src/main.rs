@@ -32,9 +32,9 @@ use hermes_rego::Metered;
 
 use cli::{Cli, Command, FileCommand, OverlayCommand};
 use commands::{
-    cert, check, completions, config, confirm, convert, custody_key, diff, echo, env, exchanges,
-    exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback, run, schema,
-    status, top, why, wireguard_key,
+    cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo, env,
+    exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback, run,
+    schema, status, top, why, wireguard_key,
 };
 use failure::Failure;
 use output::Output;
@@ -151,6 +151,8 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
         Command::Echo(echo) => echo::run(echo, output).await,
         Command::Env(env) => env::run(&env, output).await,
         Command::Exec(exec) => exec::run(exec).await,
+        Command::Subscribe(subscribe) => channel::subscribe::run(&subscribe, output).await,
+        Command::Publish(publish) => channel::publish::run(&publish, output).await,
         Command::Overlay(command) => of_overlay(command, output).await,
         Command::Files(command) => make_files(command, output),
         Command::Completions(completions) => {

@@ -1,6 +1,7 @@
 //! Subcommands, one file each.
 
 pub mod cert;
+pub mod channel;
 pub mod check;
 pub mod completions;
 pub mod config;

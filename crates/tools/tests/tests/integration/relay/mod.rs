@@ -2,6 +2,7 @@
 
 mod bounds;
 mod forms;
+mod program;
 mod subscriber;
 mod subscriptions;
 
