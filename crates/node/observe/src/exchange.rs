@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::counters::Counters;
 use super::flow_record::{FlowRecord, SeenFlow};
+use super::functions::FunctionCounts;
 use super::live::{Attempt, Hop, Id, LaterRefusal, Learnt, Live, MovedPath, TEXT_LIMIT, clip};
 use super::span::Span;
 use super::{CLIENT_CLOSED, DropReason, Telemetry, class_of};
@@ -290,6 +291,11 @@ impl Exchange {
             .decided_by
             .filters
             .push(clip(decision));
+    }
+
+    /// The functions on its way, which count there.
+    pub fn functions(&self, counts: FunctionCounts) {
+        self.live.facts.lock().functions = Some(counts);
     }
 
     /// Filters are asked about it again: earlier decisions do not count any more.

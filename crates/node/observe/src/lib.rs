@@ -31,6 +31,7 @@ mod decisions;
 mod exchange;
 mod filters;
 mod flow_record;
+mod functions;
 mod lines;
 mod listener;
 mod live;
@@ -67,6 +68,7 @@ pub use counts::Counts;
 pub use decisions::DecisionLine;
 pub use exchange::Exchange;
 pub use flow_record::{MovedPackets, SeenFlow};
+pub use functions::{FunctionBytes, FunctionCount, FunctionCounts, FunctionView};
 pub use lines::LineShares;
 pub use listener::{ConnectionGuard, ListenerTelemetry};
 pub use live::{

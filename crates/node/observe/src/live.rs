@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::counters::{Counters, FlowCounters};
 use super::counts::Counts;
+use super::functions::{self, FunctionCounts, FunctionView};
 use super::listener::ListenerTelemetry;
 use super::span::Span;
 
@@ -99,6 +100,8 @@ pub(super) struct Facts {
     pub names: Names,
     /// Its recoveries.
     pub outlived: Outlived,
+    /// The functions on its way.
+    pub functions: Option<FunctionCounts>,
 }
 
 /// The decisions about an exchange, and their makers.
@@ -330,6 +333,7 @@ impl Live {
             waits: facts.outlived.waits.clone(),
             moved: facts.outlived.moved.as_deref().cloned(),
             flows: FlowCountsView::of(&self.counters.flows),
+            functions: functions::views(facts.functions.as_ref()),
         };
         let age = now.saturating_duration_since(self.since).as_millis();
 
@@ -473,6 +477,9 @@ pub struct ExchangeProgress {
     /// Flows of IP, where they are followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowCountsView>,
+    /// The functions on its way, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionView>,
 }
 
 /// Spreads numbers that we count ourselves, which no one can choose so that they meet.

@@ -22,6 +22,7 @@ use super::certificate_metrics::Certificates;
 use super::counts::Counts;
 use super::decisions::DecisionCounters;
 use super::filters::FilterFamilies;
+use super::functions::FunctionFamilies;
 use super::listener::{ConnectionGuard, ListenerFamilies, ListenerTelemetry};
 use super::live::Live;
 use super::otlp::SpanCounters;
@@ -109,6 +110,7 @@ impl DropReason {
 #[derive(Debug)]
 struct DecisionFamilies {
     filters: FilterFamilies,
+    functions: FunctionFamilies,
     policies: PolicyFamily,
     logged: DecisionCounters,
 }
@@ -223,6 +225,7 @@ impl Metrics {
         });
         let decisions = DecisionFamilies {
             filters: FilterFamilies::register(hermes),
+            functions: FunctionFamilies::register(hermes),
             policies: PolicyFamily::register(hermes),
             logged: DecisionCounters::register(hermes),
         };
@@ -277,6 +280,11 @@ impl Metrics {
     /// The counters of decisions that are to be logged.
     pub fn decisions_logged(&self) -> &DecisionCounters {
         &self.decisions.logged
+    }
+
+    /// The metrics of functions.
+    pub fn functions(&self) -> &FunctionFamilies {
+        &self.decisions.functions
     }
 
     /// The metrics of filters.

@@ -7,6 +7,7 @@ use hermes_net::PeerAddress;
 use hermes_net::memory::Owner;
 use serde::Serialize;
 
+use super::functions::{self, FunctionCounts, FunctionView};
 use super::live::{Attempt, Facts, Live};
 
 /// Why a record is written.
@@ -45,8 +46,8 @@ pub(super) struct Record {
     /// The attempts, for spans.
     #[serde(skip)]
     pub made: Vec<Attempt>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub filters: Vec<String>,
+    #[serde(flatten)]
+    pub passed: PassedBy,
     pub status: Option<u16>,
     #[serde(flatten)]
     pub refused: RefusedBy,
@@ -59,6 +60,22 @@ pub(super) struct Record {
     pub times: Times,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
+}
+
+/// The filters and functions on the way of an exchange.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct PassedBy {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionView>,
+}
+
+impl PassedBy {
+    fn of(filters: Vec<String>, counts: Option<&FunctionCounts>) -> Self {
+        let functions = functions::views(counts);
+        Self { filters, functions }
+    }
 }
 
 /// The user, or the source of a stranger: an address and port, as it is shown.
@@ -138,10 +155,14 @@ impl Record {
             &refused.refused_by,
             &refused.refusal,
         ]);
-        let lists = self.tried.iter().chain(&self.filters);
+        let lists = self.tried.iter().chain(&self.passed.filters);
         let listed: usize = lists.map(|text| size_of::<String>() + text.len()).sum();
         let attempts = self.made.len() * size_of::<Attempt>();
         let chosen = self.method.len() + self.target.len() + self.reason.len();
+
+        let functions = self.passed.functions.iter();
+        let of_functions = functions.map(|view| size_of::<FunctionView>() + view.name.len());
+        let listed = listed + of_functions.sum::<usize>();
 
         size_of::<Self>() + texts + listed + attempts + chosen
     }
@@ -190,7 +211,7 @@ impl Record {
                 _ => Vec::new(),
             },
             made: facts.tried,
-            filters: facts.decided_by.filters,
+            passed: PassedBy::of(facts.decided_by.filters, facts.functions.as_ref()),
             status: live.status(),
             refused: RefusedBy {
                 refused_by: facts.refused_by.map(|later| later.node),

@@ -317,6 +317,9 @@ impl Telemetry {
         };
 
         self.metrics.ended(live, class, now, gained, &self.usage);
+        if let Some(counts) = &live.facts.lock().functions {
+            self.metrics.functions().ended(counts);
+        }
         let is_answered_request = live.kind() == "http" && live.status().is_some();
         let lasted = is_answered_request.then(|| now.saturating_duration_since(live.since));
         self.vitals.count(failed, lasted.map(micros));
