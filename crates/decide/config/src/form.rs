@@ -38,15 +38,21 @@ pub enum PlugPlace {
     Ingress,
     /// `filter` of an entry of `authorize`.
     Filter,
-    /// `handle` of a route.
+    /// `handle` and `through` of a route, and `functions`.
     Handler,
-    /// `through` of a route.
+    /// `through` of a route, and `functions`.
     Transform,
     /// `terminate.by` of a route.
     Connector,
     /// `broadcast.store` of a route.
     Store,
 }
+
+/// `through` of a route, in the schema of the model.
+const ON_THE_WAY: &str = "/$defs/Route/properties/through/items/anyOf/1";
+
+/// A function, there.
+const FUNCTIONS: &str = "/properties/functions/additionalProperties/anyOf/1";
 
 impl PlugPlace {
     const ALL: [Self; 7] = [
@@ -59,16 +65,21 @@ impl PlugPlace {
         Self::Store,
     ];
 
-    /// The map of names and settings, in the schema of the model.
-    fn pointer(self) -> &'static str {
+    /// The maps of names and settings, in the schema of the model.
+    fn pointers(self) -> &'static [&'static str] {
         match self {
-            Self::Node => "/properties/plugs",
-            Self::Ingress => "/$defs/Listener/properties/ingress/anyOf/1",
-            Self::Filter => "/$defs/Authorize/properties/filter/anyOf/1",
-            Self::Handler => "/$defs/Route/properties/handle/anyOf/1",
-            Self::Transform => "/$defs/Route/properties/through/items/anyOf/1",
-            Self::Connector => "/$defs/TerminateBy/properties/by/anyOf/1",
-            Self::Store => "/$defs/Broadcast/properties/store/anyOf/1",
+            Self::Node => &["/properties/plugs"],
+            Self::Ingress => &["/$defs/Listener/properties/ingress/anyOf/1"],
+            Self::Filter => &["/$defs/Authorize/properties/filter/anyOf/1"],
+            Self::Handler => &[
+                "/$defs/Route/properties/handle/anyOf/1",
+                ON_THE_WAY,
+                FUNCTIONS,
+            ],
+            // After handlers: where both have a name, the transform is meant.
+            Self::Transform => &[ON_THE_WAY, FUNCTIONS],
+            Self::Connector => &["/$defs/TerminateBy/properties/by/anyOf/1"],
+            Self::Store => &["/$defs/Broadcast/properties/store/anyOf/1"],
         }
     }
 }
@@ -88,9 +99,11 @@ impl DocumentForm {
             let forms: Map<String, Json> = named
                 .map(|plug| (plug.name.clone(), plug.schema.clone().unwrap_or_else(none)))
                 .collect();
-            if let Some(Json::Object(map)) = schema.pointer_mut(place.pointer()) {
-                map.insert("properties".to_owned(), Json::Object(forms));
-                map.insert("additionalProperties".to_owned(), json!(false));
+            for pointer in place.pointers() {
+                let map = schema.pointer_mut(pointer);
+                if let Some(map) = map.and_then(Json::as_object_mut) {
+                    add(map, &forms);
+                }
             }
         }
 
@@ -139,6 +152,15 @@ impl DocumentForm {
     }
 }
 
+/// Names in a map of names and settings these, beside those that it has, and takes no others.
+fn add(map: &mut Map<String, Json>, forms: &Map<String, Json>) {
+    let known = map.entry("properties").or_insert_with(|| json!({}));
+    if let Some(known) = known.as_object_mut() {
+        known.extend(forms.clone());
+    }
+    map.insert("additionalProperties".to_owned(), json!(false));
+}
+
 /// The form of settings where no settings are taken.
 fn none() -> Json {
     json!({ "type": "object", "additionalProperties": false })
@@ -152,9 +174,11 @@ mod tests {
     fn each_place_is_one_of_the_schema() {
         let schema = schema();
         for place in PlugPlace::ALL {
-            let map = schema.pointer(place.pointer());
-            let takes_any = map.and_then(|map| map.get("additionalProperties"));
-            assert!(takes_any.is_some_and(Json::is_object), "{place:?}");
+            for pointer in place.pointers() {
+                let map = schema.pointer(pointer);
+                let takes_any = map.and_then(|map| map.get("additionalProperties"));
+                assert!(takes_any.is_some_and(Json::is_object), "{pointer}");
+            }
         }
     }
 

@@ -267,6 +267,7 @@ fn is_in_settings(path: &str) -> bool {
         ["plugs", _, _, ..]
             | ["listeners", _, "ingress", _, ..]
             | ["authorize", _, "filter", _, ..]
+            | ["functions", _, _, _, ..]
             | ["routes", _, "handle" | "through", _, ..]
             | ["routes", _, "broadcast", "store", _, ..]
             | ["routes", _, "terminate", "by", _, ..]

@@ -58,27 +58,38 @@ pub struct Through {
 
 impl Through {
     /// Names that no plug has, and settings that are wrong, were reported.
-    fn compile(route: &Route, plugs: &Plugs) -> Self {
+    fn compile(document: &Document, route: &Route, plugs: &Plugs) -> Self {
         let known = plugs.transforms.clone();
-        let own = route.through.iter().filter_map(|named| {
-            let transform = known.named("through", named).ok()?;
-            Some((named.name.clone(), transform))
-        });
-        // Where both have the name, the transform is meant.
-        let is_handler = |named: &&PlugUse| known.find(&named.name).is_err();
-        let between = route.through.iter().filter(is_handler).filter_map(|named| {
-            let handler = plugs.handlers.named("through", named).ok()?;
+        let mut own = Vec::new();
+        let mut between = Vec::new();
+        for named in &route.through {
             let name = named.name.clone();
-            handler
-                .stands_between()
-                .then_some(Handled { name, handler })
-        });
+            let means = meant(document, named);
+            // Where both have the name, the transform is meant.
+            if known.find(&means.name).is_ok() {
+                let transform = known.named("through", means).ok();
+                own.extend(transform.map(|transform| (name, transform)));
+            } else if let Ok(handler) = plugs.handlers.named("through", means)
+                && handler.stands_between()
+            {
+                between.push(Handled { name, handler });
+            }
+        }
+
         Self {
-            between: between.collect(),
-            own: own.collect(),
+            between,
+            own,
             known,
         }
     }
+}
+
+/// The part of the program that `through` means: that of the function of this name, if there is one.
+pub(crate) fn meant<'d>(document: &'d Document, named: &'d PlugUse) -> &'d PlugUse {
+    let function = document.functions.get(&named.name);
+    function
+        .filter(|_| named.settings.is_none())
+        .unwrap_or(named)
 }
 
 /// Where an exchange goes.
@@ -172,7 +183,7 @@ impl Next {
             timeouts: upstream.timeouts().overlaid(&route.timeouts),
             retry: Policy::of(retry, route.retry.as_ref()),
             hedge: route.hedge.as_ref().or(hedge).cloned(),
-            through: Through::compile(route, plugs),
+            through: Through::compile(document, route, plugs),
             answers_early: answers_early(route),
             resume: ResumePolicy::of(route).filter(|_| receiver == Receiver::Proxy),
             resume_of_names: ResumePolicy::of_names(route)
@@ -219,7 +230,7 @@ impl Next {
             timeouts: of_node.overlaid(&route.timeouts),
             retry: Policy::of(None, route.retry.as_ref()),
             hedge: route.hedge.clone(),
-            through: Through::compile(route, plugs),
+            through: Through::compile(document, route, plugs),
             resume: None,
             resume_of_names: None,
             carrier: None,

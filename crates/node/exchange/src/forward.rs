@@ -39,7 +39,7 @@ use crate::packets;
 use crate::reach::form;
 use crate::reach::opening;
 use crate::reach::termination::Termination;
-use crate::reach::transforms::Changes;
+use crate::reach::transforms::{Changes, admit};
 use crate::tunnel;
 use crate::tunnel::early_answer;
 use crate::tunnel::terminate;
@@ -113,6 +113,13 @@ async fn onwards(
     next: &Arc<Next>,
 ) -> Result<Carried, Failed> {
     if let Err(refusal) = check(routed, &arrival, next) {
+        return Err(Failed::untouched(arrival, refusal));
+    }
+
+    if arrival.kind() == Kind::Message
+        && !next.through.own.is_empty()
+        && let Err(refusal) = Box::pin(admit(routed, &mut arrival, next)).await
+    {
         return Err(Failed::untouched(arrival, refusal));
     }
 

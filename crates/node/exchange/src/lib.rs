@@ -23,6 +23,7 @@ mod message;
 mod packets;
 mod pump;
 mod reach;
+mod stage;
 mod transformed;
 mod tunnel;
 

@@ -1,12 +1,15 @@
 //! The source of a direction of a tunnel whose bytes are changed.
 
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::{Cause, Frame, Incoming, StreamError};
+use hermes_observe::FunctionBytes;
 use hermes_plug::{Alter, Malformed, PIECE};
 
 use crate::pump::Source;
+use crate::stage::Stage;
 
 /// The source of a direction, with the transform of its bytes.
 pub(crate) struct TransformedSource<'a> {
@@ -14,6 +17,8 @@ pub(crate) struct TransformedSource<'a> {
     /// The name of the transform.
     name: &'a str,
     alter: &'a mut dyn Alter,
+    /// Counts its bytes.
+    count: Option<&'a FunctionBytes>,
     /// Bytes that came and were not taken yet.
     input: Bytes,
     phase: Phase,
@@ -30,15 +35,12 @@ enum Phase {
 }
 
 impl<'a> TransformedSource<'a> {
-    pub fn new(
-        inner: Box<dyn Source + Send + 'a>,
-        name: &'a str,
-        alter: &'a mut dyn Alter,
-    ) -> Self {
+    pub fn new(inner: Box<dyn Source + Send + 'a>, stage: Stage<'a>) -> Self {
         Self {
             inner,
-            name,
-            alter,
+            name: stage.name,
+            alter: stage.alter,
+            count: stage.count,
             input: Bytes::new(),
             phase: Phase::Open,
         }
@@ -75,8 +77,16 @@ impl<'a> TransformedSource<'a> {
 impl Source for TransformedSource<'_> {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
         loop {
+            if self.phase != Phase::Over {
+                ready!(self.alter.poll_ready(cx));
+            }
             match self.piece() {
-                Ok(Some(data)) => return Poll::Ready(Some(Ok(Frame::Data(data)))),
+                Ok(Some(data)) => {
+                    if let Some(count) = self.count {
+                        count.given.fetch_add(data.len() as u64, Ordering::Relaxed);
+                    }
+                    return Poll::Ready(Some(Ok(Frame::Data(data))));
+                }
                 Ok(None) if self.phase == Phase::Over => return Poll::Ready(None),
                 Ok(None) => {}
                 Err(Malformed(reason)) => {
@@ -87,7 +97,12 @@ impl Source for TransformedSource<'_> {
                 }
             }
             match ready!(self.inner.poll_frame(cx)) {
-                Some(Ok(Frame::Data(data))) => self.input = data,
+                Some(Ok(Frame::Data(data))) => {
+                    if let Some(count) = self.count {
+                        count.taken.fetch_add(data.len() as u64, Ordering::Relaxed);
+                    }
+                    self.input = data;
+                }
                 Some(Ok(Frame::Trailers(_))) | None => self.phase = Phase::Ending,
                 Some(Err(error)) => {
                     self.phase = Phase::Over;

@@ -65,8 +65,8 @@ pub use query::QueryChanges;
 pub use settings::Settings;
 pub use store::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
 pub use transform::{
-    Alter, AlterDatagram, Altering, AlteringDatagrams, Beginning, BeginningDatagrams, DatagramFate,
-    Malformed, PIECE, Payload, Transform, TunnelSubject,
+    Admitting, Alter, AlterDatagram, Altering, AlteringDatagrams, Beginning, BeginningDatagrams,
+    DatagramFate, Detour, Detouring, Malformed, PIECE, Payload, Transform, TunnelSubject,
 };
 pub use waits::Waits;
 

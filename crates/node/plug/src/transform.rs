@@ -1,9 +1,10 @@
 //! A transform: changes the bytes and the datagrams of tunnels on their way, or lets no tunnel begin.
 
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use hermes_http::RequestHead;
+use hermes_http::{Duplex, RequestHead};
 use hermes_net::StreamInfo;
 pub use hermes_packet::{AlterDatagram, DatagramFate};
 
@@ -16,7 +17,7 @@ use crate::target::Target;
 pub const PIECE: usize = 16 * 1024;
 
 /// Changes the bytes and the UDP datagrams of tunnels of routes that say `through: [NAME]`, in both directions. Tunnels of IP packets
-/// begin with it, too, and pass unchanged; requests pass by it.
+/// begin with it, too, and pass unchanged; of requests it [sees the heads](Self::admit).
 ///
 /// - **Gets** the [tunnel](TunnelSubject) before anything is opened for it, and then each piece of bytes as it came, in the tunnel's own
 ///   order, without the capsules around them. Of a tunnel of UDP it gets each datagram, if it [asks for them](Self::begin_datagrams).
@@ -42,6 +43,19 @@ pub trait Transform: Send + Sync {
         Box::pin(async { beginning.await.map(|_| None) })
     }
 
+    /// Leads a tunnel of bytes through something outside, in place of [`begin`](Self::begin). `None` for a transform that does not, the
+    /// default.
+    fn detour<'a>(&'a self, tunnel: &'a TunnelSubject<'a>) -> Option<Detouring<'a>> {
+        let _ = tunnel;
+        None
+    }
+
+    /// Decides on a request that is no tunnel, and whose content passes unchanged. Default: it passes.
+    fn admit<'a>(&'a self, request: &'a TunnelSubject<'a>) -> Admitting<'a> {
+        let _ = request;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Its settings where a document names it, as `through: [{ NAME: {..} }]`. Default: nothing.
     fn settings(&self) -> Option<Settings<dyn Transform>> {
         None
@@ -64,7 +78,7 @@ pub trait Transform: Send + Sync {
     }
 }
 
-/// A tunnel that begins.
+/// A tunnel that begins, or a request.
 pub struct TunnelSubject<'a> {
     /// The request, with the fields that are believed.
     pub head: &'a RequestHead,
@@ -89,7 +103,12 @@ pub enum Payload {
     Datagrams,
     /// IP packets, which no transform changes.
     Packets,
+    /// The content of a request or answer, which no transform changes.
+    Message,
 }
+
+/// A request that waits for the decision of a transform.
+pub type Admitting<'a> = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>>;
 
 /// A tunnel that begins with a transform.
 pub type Beginning<'a> =
@@ -115,8 +134,27 @@ pub struct Altering {
     pub to_client: Box<dyn Alter>,
 }
 
+/// A tunnel that is led through something outside; `None` if it passes without that.
+pub type Detouring<'a> = Pin<Box<dyn Future<Output = Result<Option<Detour>, Refusal>> + Send + 'a>>;
+
+/// The two connections by which the bytes of a tunnel go through something outside, and come back.
+pub struct Detour {
+    /// Takes the bytes of the client, and gives those for it.
+    pub near: Duplex,
+    /// Gives the bytes for the target, and takes those of it.
+    pub far: Duplex,
+    /// Room that the tunnel takes, given back at its end.
+    pub held: Box<dyn Send>,
+}
+
 /// Changes one direction of a tunnel.
 pub trait Alter: Send {
+    /// Whether it takes bytes now. It is asked before each piece; while it does not, the tunnel's sender is held back, and nothing else
+    /// waits. Default: it does.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
     /// Takes bytes from the front of `input`, and appends at most [`PIECE`] bytes to `output`, which is empty. Called until `input` is
     /// empty and nothing is appended any more.
     ///

@@ -12,7 +12,7 @@ use super::scalar::{
 };
 use super::{
     Authorize, DataSource, DecisionLog, Defaults, Egress, FlowLog, Listener, Memory, Metrics,
-    PlugSettings, Policy, Route, Trace, Upstream,
+    PlugSettings, PlugUse, Policy, Route, Trace, Upstream,
 };
 
 /// One node's configuration.
@@ -97,6 +97,10 @@ pub struct Document {
     /// Authorisation servers that are asked before the route is chosen, in this order.
     #[serde(default)]
     pub authorize: Vec<Authorize>,
+    /// Functions on the way of exchanges, by the names that `through` of routes gives them: each is a part of the program, such as
+    /// `allow`, with its settings.
+    #[serde(default)]
+    pub functions: IndexMap<String, PlugUse>,
     /// The routes: the first one that matches an exchange decides.
     #[serde(default)]
     pub routes: Vec<Route>,

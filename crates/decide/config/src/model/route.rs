@@ -70,8 +70,8 @@ pub struct Route {
     /// Hermes itself speaks.
     #[serde(default)]
     pub upgrades: Vec<UpgradeName>,
-    /// Transforms of the bytes of tunnels on this route, in this order; they are part of the
-    /// program, such as `compress`; `{ NAME: {..} }` with settings. Default: nothing.
+    /// Functions on the way of the exchanges of this route, in this order, and in the reverse order on the way back: names of `functions`,
+    /// or parts of the program, such as `compress`; `{ NAME: {..} }` with settings. Default: none.
     #[serde(default)]
     pub through: Vec<PlugUse>,
     /// Forward to the next proxy: an upstream, a list of 1 to 4 that are passed one inside the other, or a map with weights.

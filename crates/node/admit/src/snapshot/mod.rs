@@ -29,7 +29,7 @@ use hermes_net::{LocalAddresses, StreamInfo};
 use hermes_observe::{PolicyTally, Telemetry};
 use hermes_packet::Side;
 use hermes_plug::door::DoorId;
-use hermes_plug::{Handler, Plugs};
+use hermes_plug::{Handler, Plugs, Transform};
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_rules::policy::{Effect, Rule};
@@ -40,7 +40,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::filter;
 use crate::filter::{Checkpoint, FlowRego};
-use crate::next::Next;
+use crate::next::{self, Next};
 use crate::node_name::node_name;
 use crate::remote_device;
 use address_rules::AddressRules;
@@ -308,7 +308,11 @@ fn plugged(document: &Document, plugs: &Plugs, problems: &mut Vec<Problem>) -> f
         }
     }
 
+    for (name, named) in &document.functions {
+        missing(function(&child("functions", name), named, plugs).map(|_| ()));
+    }
     for (index, route) in document.routes.iter().enumerate() {
+        missing(through(&element("routes", index), document, route, plugs));
         missing(plugs_of_route(&element("routes", index), route, plugs));
     }
     filter::read_policies(document, problems)
@@ -326,7 +330,6 @@ fn ingress(path: &str, named: &PlugUse, is_udp: bool, plugs: &Plugs) -> Result<(
 
 /// Plugs of a route that the program does not have, or whose settings are wrong.
 fn plugs_of_route(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Problem>> {
-    through(path, route, plugs)?;
     if let Some(named) = &route.handle {
         plugs.handlers.named(&child(path, "handle"), named)?;
     }
@@ -342,21 +345,23 @@ fn plugs_of_route(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(),
     Ok(())
 }
 
-/// Transforms that the program does not have, or that nothing undoes where the overlay ends.
-fn through(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Problem>> {
+/// Functions that the program does not have, or that nothing undoes where the overlay ends.
+fn through(
+    path: &str,
+    document: &Document,
+    route: &model::Route,
+    plugs: &Plugs,
+) -> Result<(), Vec<Problem>> {
     let mut problems = Vec::new();
     for (at, named) in route.through.iter().enumerate() {
         let path = element(&child(path, "through"), at);
-        // A handler has a name of its own: transforms come first.
-        if plugs.transforms.find(&named.name).is_err()
-            && let Ok(handler) = plugs.handlers.named(&path, named)
-        {
-            problems.extend(not_between(&path, &named.name, &*handler));
-            continue;
-        }
-        match plugs.transforms.named(&path, named) {
+        let means = next::meant(document, named);
+        let is_defined = !std::ptr::eq(means, named);
+        match function(&path, means, plugs) {
+            // Said once, where it is defined.
+            Err(_) if is_defined => {}
             Err(missing) => problems.extend(missing),
-            Ok(transform) if transform.needs_peer() && route.terminate.is_some() => {
+            Ok(Some(transform)) if transform.needs_peer() && route.terminate.is_some() => {
                 let remedy = "remove it here: transforms of the previous node are undone anyway";
                 let reason = format!("nothing undoes `{}` where the overlay ends", named.name);
                 problems.push(Problem::new(path, reason).remedy(remedy));
@@ -370,6 +375,23 @@ fn through(path: &str, route: &model::Route, plugs: &Plugs) -> Result<(), Vec<Pr
     } else {
         Err(problems)
     }
+}
+
+/// The transform that a function is; `None` for a handler.
+fn function(
+    path: &str,
+    named: &PlugUse,
+    plugs: &Plugs,
+) -> Result<Option<Arc<dyn Transform>>, Vec<Problem>> {
+    // A handler has a name of its own: transforms come first.
+    if plugs.transforms.find(&named.name).is_err() && plugs.handlers.find(&named.name).is_ok() {
+        let handler = plugs.handlers.named(path, named)?;
+        return match not_between(path, &named.name, &*handler) {
+            Some(problem) => Err(vec![problem]),
+            None => Ok(None),
+        };
+    }
+    plugs.transforms.named(path, named).map(Some)
 }
 
 /// A handler that answers by itself where one that stands between is wanted.

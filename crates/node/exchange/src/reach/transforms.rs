@@ -32,6 +32,27 @@ pub(crate) async fn in_time<T>(
     })
 }
 
+/// Has the transforms of a route decide on a request that is no tunnel.
+///
+/// # Errors
+/// One refuses it, or does not decide.
+pub(crate) async fn admit(
+    routed: &Routed,
+    arrival: &mut Arrival,
+    next: &Next,
+) -> Result<(), Refusal> {
+    let head = arrival.head().clone();
+    let target = routed.target.canonical();
+    let subject = subject(routed, &head, &target, Payload::Message);
+    let admitting = in_time(next, async {
+        for (_, transform) in &next.through.own {
+            transform.admit(&subject).await?;
+        }
+        Ok(())
+    });
+    arrival.unless_gone(admitting, BEFORE).await
+}
+
 impl Changes {
     /// Begins with the transforms of a route, for a tunnel of datagrams or of packets that arrives.
     ///

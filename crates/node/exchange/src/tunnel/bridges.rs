@@ -1,18 +1,18 @@
 //! The transforms of a tunnel's bytes: those of its route, and those that undo the transforms of the peer it comes from.
 
-use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use hermes_admit::next::Next;
 use hermes_admit::reevaluate::TunnelGuard;
 use hermes_admit::routed::Routed;
 use hermes_http::h1::client::Receiver;
-use hermes_http::{Incoming, Kind, RequestHead};
+use hermes_http::{Duplex, Kind, RequestHead};
 use hermes_net::memory::{Charge, Purpose};
-use hermes_observe::Counters;
-use hermes_packet::{Broken, Side};
+use hermes_observe::{Counters, FunctionCount, FunctionCounts};
+use hermes_packet::Broken;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
-use hermes_plug::{Altering, Payload};
+use hermes_plug::{Altering, Detour, Payload, Transform, TunnelSubject};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::transform;
@@ -21,9 +21,9 @@ use http::StatusCode;
 use super::bytes::{self, ByteTunnel};
 use crate::carried::{Carried, Carry, TunnelEnd};
 use crate::pump;
-use crate::pump::{Direction, Source, pump};
 use crate::reach::transforms::{BEFORE, in_time, no_memory, subject};
-use crate::transformed::TransformedSource;
+use crate::tunnel::segment_maker::SegmentMaker;
+use crate::tunnel::segments::{self, CarriedSegment, SegmentEnd, SegmentFlags};
 
 /// The transforms of one tunnel's bytes.
 pub(crate) struct Bridges {
@@ -31,6 +31,7 @@ pub(crate) struct Bridges {
     inwards: Vec<Inwards>,
     /// Those of the route.
     outwards: Vec<Outwards>,
+    counts: FunctionCounts,
 }
 
 /// A tunnel of bytes that are changed on their way.
@@ -87,58 +88,101 @@ impl Inwards {
     }
 }
 
-/// A transform that the route asks for.
+/// A function of the route.
 struct Outwards {
-    name: String,
-    altering: Altering,
+    /// Its place in [`FunctionCounts`].
+    at: usize,
+    work: FunctionWork,
     needs_peer: bool,
-    _charge: Charge,
+    _charge: Option<Charge>,
 }
 
-impl Outwards {
+/// The work of a function on bytes.
+enum FunctionWork {
+    /// It changes them here.
+    Altering(Altering),
+    /// They go through something outside.
+    Detour(Box<Detour>),
+}
+
+/// The functions of the route that have begun.
+#[derive(Default)]
+struct BegunFunctions {
+    outwards: Vec<Outwards>,
+    counts: Vec<FunctionCount>,
+}
+
+impl BegunFunctions {
     /// Those of a tunnel that arrives.
-    async fn begun(
+    async fn of_arrival(
         routed: &Routed,
         arrival: &mut Arrival,
         next: &Next,
-    ) -> Result<Vec<Self>, Refusal> {
+    ) -> Result<Self, Refusal> {
         let head = arrival.head().clone();
         let beginning = in_time(next, Self::all(routed, &head, next));
         arrival.unless_gone(beginning, BEFORE).await
     }
 
-    /// Begins with the transforms of the route, one after the other.
-    async fn all(routed: &Routed, head: &RequestHead, next: &Next) -> Result<Vec<Self>, Refusal> {
-        let account = routed.account();
+    /// Begins with the functions of the route, one after the other.
+    async fn all(routed: &Routed, head: &RequestHead, next: &Next) -> Result<Self, Refusal> {
         let is_proxy = next.receiver() == Receiver::Proxy;
         let target = routed.target.canonical();
         let subject = subject(routed, head, &target, Payload::Bytes);
-        let mut outwards = Vec::with_capacity(next.through.own.len());
+        let mut begun = Self::default();
 
         for (name, transform) in &next.through.own {
-            let needs_peer = transform.needs_peer();
-            if needs_peer && !is_proxy {
+            if transform.needs_peer() && !is_proxy {
                 continue;
             }
-            let charge = account.charge(Purpose::Transforms, transform.memory());
-            // Asked whether there is memory or not: it may refuse the tunnel.
-            let Some(altering) = transform.begin(&subject).await? else {
-                continue;
-            };
-            match charge {
-                Ok(_charge) => outwards.push(Self {
-                    name: name.clone(),
-                    altering,
-                    needs_peer,
-                    _charge,
-                }),
-                // The next proxy hears of no change then.
-                Err(_) if needs_peer => {}
-                Err(overdrawn) => return Err(no_memory(name, &overdrawn)),
-            }
+            let since = Instant::now();
+            let outwards =
+                Outwards::begin(begun.counts.len(), routed, &subject, name, &**transform).await?;
+            begun.counts.push(FunctionCount::new(name, since.elapsed()));
+            begun.outwards.extend(outwards);
         }
 
-        Ok(outwards)
+        Ok(begun)
+    }
+}
+
+impl Outwards {
+    /// Begins with one; `None` where it leaves the bytes as they are.
+    async fn begin(
+        at: usize,
+        routed: &Routed,
+        subject: &TunnelSubject<'_>,
+        name: &str,
+        transform: &dyn Transform,
+    ) -> Result<Option<Self>, Refusal> {
+        if let Some(detouring) = transform.detour(subject) {
+            let detour = detouring.await?;
+            return Ok(detour.map(|detour| Self {
+                at,
+                work: FunctionWork::Detour(Box::new(detour)),
+                needs_peer: false,
+                _charge: None,
+            }));
+        }
+
+        let needs_peer = transform.needs_peer();
+        let account = routed.account();
+        let charge = account.charge(Purpose::Transforms, transform.memory());
+        // Asked whether there is memory or not: it may refuse the tunnel.
+        let Some(altering) = transform.begin(subject).await? else {
+            return Ok(None);
+        };
+        match charge {
+            Ok(charge) => Ok(Some(Self {
+                at,
+                work: FunctionWork::Altering(altering),
+                needs_peer,
+                _charge: Some(charge),
+            })),
+            // The next proxy hears of no change then.
+            Err(_) if needs_peer => Ok(None),
+            Err(overdrawn) => Err(no_memory(name, &overdrawn)),
+        }
     }
 }
 
@@ -163,12 +207,20 @@ impl Bridges {
         }
 
         let inwards = Inwards::all(routed, next, asked);
-        let outwards = match next.through.own.is_empty() {
-            true => Vec::new(),
+        let BegunFunctions { outwards, counts } = match next.through.own.is_empty() {
+            true => BegunFunctions::default(),
             // On the heap: most tunnels have no transform, and each would have room for its beginning.
-            false => Box::pin(Outwards::begun(routed, arrival, next)).await?,
+            false => Box::pin(BegunFunctions::of_arrival(routed, arrival, next)).await?,
         };
-        let bridges = Self { inwards, outwards };
+        let counts: FunctionCounts = counts.into();
+        if !counts.is_empty() {
+            routed.exchange.functions(counts.clone());
+        }
+        let bridges = Self {
+            inwards,
+            outwards,
+            counts,
+        };
 
         Ok((!bridges.is_idle()).then(|| Box::new(bridges)))
     }
@@ -181,13 +233,16 @@ impl Bridges {
     pub(crate) fn ask(bridges: Option<&Self>, head: &mut RequestHead) {
         let Some(bridges) = bridges else { return };
         let asked = bridges.outwards.iter().filter(|own| own.needs_peer);
-        transform::write(asked.map(|own| own.name.as_str()), &mut head.fields);
+        let names = asked.map(|own| bridges.counts[own.at].name.as_str());
+        transform::write(names, &mut head.fields);
     }
 
     /// Keeps the transforms that the next proxy has confirmed, or need not know of; `None` if there are none.
     pub(crate) fn confirmed(mut self: Box<Self>, by: &[String]) -> Option<Box<Self>> {
-        self.outwards
-            .retain(|own| !own.needs_peer || by.contains(&own.name));
+        let Self {
+            outwards, counts, ..
+        } = &mut *self;
+        outwards.retain(|own| !own.needs_peer || by.contains(&counts[own.at].name));
         (!self.is_idle()).then_some(self)
     }
 
@@ -196,35 +251,34 @@ impl Bridges {
         transform::write(self.inwards.iter().map(|own| own.name.as_str()), fields);
     }
 
-    /// The sources of both directions. From the client, the transforms of its peer are undone first, then those of the route are done,
-    /// in its order; from the target, the reverse.
-    fn sources<'a>(
+    /// The detours of the tunnel.
+    fn detours(&self) -> usize {
+        let is_detour = |own: &&Outwards| matches!(own.work, FunctionWork::Detour(_));
+        self.outwards.iter().filter(is_detour).count()
+    }
+
+    /// The parts of the tunnel. From the client, the transforms of its peer are undone first, then the functions of the route follow, in
+    /// its order; from the target, the reverse.
+    fn segments<'a>(
         &'a mut self,
-        client: &'a mut Incoming,
-        target: &'a mut Incoming,
-    ) -> (DynSource<'a>, DynSource<'a>) {
-        let mut client_stages = Vec::new();
-        let mut target_stages = Vec::new();
+        ends: TunnelEnds<'a>,
+        flags: &'a [SegmentFlags],
+        counters: &'a Counters,
+    ) -> Vec<CarriedSegment<'a>> {
+        let mut route = SegmentMaker::new(ends.client, flags, counters);
         for undone in &mut self.inwards {
-            client_stages.push((&*undone.name, &mut undone.altering.to_target));
-            target_stages.push((&*undone.name, &mut undone.altering.to_client));
+            route.stage(&undone.name, &mut undone.altering, None);
         }
         for own in &mut self.outwards {
-            client_stages.push((&*own.name, &mut own.altering.to_target));
-            target_stages.push((&*own.name, &mut own.altering.to_client));
+            let count = &self.counts[own.at];
+            match &mut own.work {
+                FunctionWork::Altering(altering) => {
+                    route.stage(&count.name, altering, Some(count));
+                }
+                FunctionWork::Detour(detour) => route.detour(detour, count),
+            }
         }
-
-        let mut to_target: DynSource<'a> = Box::new(client);
-        for (name, alter) in client_stages {
-            to_target = Box::new(TransformedSource::new(to_target, name, &mut **alter));
-        }
-
-        let mut to_client: DynSource<'a> = Box::new(target);
-        for (name, alter) in target_stages.into_iter().rev() {
-            to_client = Box::new(TransformedSource::new(to_client, name, &mut **alter));
-        }
-
-        (to_target, to_client)
+        route.end(ends.target)
     }
 
     /// Carries the tunnel: as [`pump::tunnel`] does, with other bytes.
@@ -242,27 +296,32 @@ impl Bridges {
             guard,
             ..
         } = bytes;
+        let flags: Vec<_> = std::iter::repeat_with(SegmentFlags::default)
+            .take(self.detours() + 1)
+            .collect();
         let carried = {
-            let (mut to_target, mut to_client) =
-                self.sources(&mut client.incoming, &mut target.incoming);
-            let upwards = direction(Side::Client, &counters.client_to_target);
-            let downwards = direction(Side::Target, &counters.target_to_client);
-            let both = async {
-                tokio::try_join!(
-                    pump(&mut to_target, &mut target.outgoing, upwards),
-                    pump(&mut to_client, &mut client.outgoing, downwards),
-                )
+            let ends = TunnelEnds {
+                client: end(client),
+                target: end(target),
             };
+            let segments = self.segments(ends, &flags, counters);
             tokio::select! {
-                carried = both => carried.map(|_| ()),
+                carried = segments::all(segments) => carried,
                 reason = guard.ended() => Err(Broken::policy(&reason)),
             }
         };
 
+        let outwards = self.outwards.iter_mut();
+        let detours = outwards.filter_map(|own| match &mut own.work {
+            FunctionWork::Detour(detour) => Some(&mut **detour),
+            FunctionWork::Altering(_) => None,
+        });
+        let detours = detours.flat_map(|Detour { near, far, .. }| [near, far]);
         match &carried {
             Err(broken) => {
-                client.outgoing.reset(broken.reset);
-                target.outgoing.reset(broken.reset);
+                for streams in [client, target].into_iter().chain(detours) {
+                    streams.outgoing.reset(broken.reset);
+                }
             }
             Ok(()) => {
                 // A stream that is dropped half open would look broken to its peer.
@@ -274,15 +333,16 @@ impl Bridges {
     }
 }
 
-/// The source of a direction, through any number of stages.
-type DynSource<'a> = Box<dyn Source + Send + 'a>;
+/// The ends of a tunnel.
+struct TunnelEnds<'a> {
+    client: SegmentEnd<'a>,
+    target: SegmentEnd<'a>,
+}
 
-/// The direction that comes from a side of a tunnel.
-fn direction(from: Side, moved: &AtomicU64) -> Direction<'_> {
-    Direction {
-        from,
-        moved,
-        rules: None,
+fn end(streams: &mut Duplex) -> SegmentEnd<'_> {
+    SegmentEnd {
+        incoming: &mut streams.incoming,
+        outgoing: &mut streams.outgoing,
     }
 }
 

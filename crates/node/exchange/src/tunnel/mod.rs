@@ -4,6 +4,8 @@ pub(crate) mod bridges;
 pub(crate) mod bytes;
 pub(crate) mod early_answer;
 pub(crate) mod outlive;
+mod segment_maker;
+pub(crate) mod segments;
 pub(crate) mod terminate;
 
 use std::sync::Arc;

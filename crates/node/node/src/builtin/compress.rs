@@ -64,7 +64,7 @@ impl Transform for Compress {
     fn begin<'a>(&'a self, tunnel: &'a TunnelSubject<'a>) -> Beginning<'a> {
         let packing = match tunnel.payload {
             Payload::Bytes => self.packing(),
-            Payload::Datagrams | Payload::Packets => None,
+            Payload::Datagrams | Payload::Packets | Payload::Message => None,
         };
         Box::pin(std::future::ready(Ok(packing)))
     }
