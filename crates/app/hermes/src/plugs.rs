@@ -3,9 +3,10 @@
 use hermes_config::{Loaded, Problems};
 use hermes_plug::Plugs;
 
-/// SOCKS and the relay.
+/// SOCKS, the relay, and functions on the way of exchanges.
 pub fn plugs() -> Plugs {
-    hermes_relay::register(hermes_socks::register(Plugs::new()))
+    let ways = hermes_relay::register(hermes_socks::register(Plugs::new()));
+    hermes_functions::register(ways)
 }
 
 /// Everything that is wrong with a configuration for this program.

@@ -161,6 +161,7 @@ impl WatchedSource<'_> {
 impl Source for WatchedSource<'_> {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, StreamError>>> {
         let frame = ready!(self.inner.poll_frame(cx));
+        // The end of a process that was killed looks like that of one that has done its work.
         let is_too_soon = || {
             let may_end = self.may_end;
             may_end.is_some_and(|may_end| !may_end.load(Ordering::Relaxed))

@@ -1,0 +1,41 @@
+//! Functions on the way of exchanges, which `through` of a route names in their order.
+//!
+//! Those that are built in are transforms: [`Allow`] lets only some targets through, [`Limit`] bounds bytes in a second, [`Sniff`] refuses a
+//! flow that is not what it claims to be, and [`Tap`] records flows to files. [`Hop`] leads a flow through a process outside, and
+//! [`Icap`], a handler, shows messages to a scanner.
+//!
+//! They are no policy: `policy` decides who may do what before a route is chosen, and egress rules hold for every address that is dialled.
+//! The functions of a route see what these have let pass.
+//!
+//! Begin reading in `allow`, the smallest; the duties of all are in [`hermes_plug::Transform`].
+
+mod allow;
+mod guard;
+mod hop;
+mod icap;
+mod limit;
+mod need;
+mod passing;
+mod sniff;
+mod tap;
+
+use hermes_plug::Plugs;
+
+pub use allow::Allow;
+pub use hop::Hop;
+pub use icap::Icap;
+pub use limit::Limit;
+pub use sniff::Sniff;
+pub use tap::Tap;
+
+/// Adds the functions to the plugs of a program.
+#[must_use]
+pub fn register(plugs: Plugs) -> Plugs {
+    plugs
+        .transform("allow", Allow::default())
+        .transform("hop", Hop::default())
+        .handler("icap", Icap::default())
+        .transform("limit", Limit::default())
+        .transform("sniff", Sniff::default())
+        .transform("tap", Tap::default())
+}

@@ -1,0 +1,238 @@
+//! Functions outside: processes that bytes go through, some of which hang, die or lie.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::node::{Node, bytes, echo, head};
+
+/// A node whose only route ends here, through these functions.
+fn ends_here(functions: &str, through: &str) -> String {
+    format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\n\
+         egress: {{ allow: [127.0.0.0/8] }}\n\
+         defaults: {{ timeouts: {{ connect: 2s }} }}\n\
+         functions: {{ {functions} }}\n\
+         routes: [{{ terminate: true, through: [{through}] }}]\n"
+    )
+}
+
+/// The behaviour of a process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behaviour {
+    /// It writes capitals towards the target, and small letters back.
+    Letters,
+    /// It never answers.
+    Hangs,
+    /// It connects back, and ends itself after the first bytes.
+    Dies,
+    /// It ends the direction to the target after the first bytes, and keeps the other.
+    Ends,
+    /// It refuses.
+    Refuses,
+}
+
+/// A process that takes CONNECT.
+async fn process(behaviour: Behaviour) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(serve(client, behaviour));
+        }
+    });
+    address
+}
+
+async fn serve(mut client: TcpStream, behaviour: Behaviour) -> Option<()> {
+    let request = head(&mut client).await;
+    let target = request.strip_prefix("CONNECT ")?.split(' ').next()?;
+    match behaviour {
+        Behaviour::Hangs => std::future::pending().await,
+        Behaviour::Refuses => {
+            client.write_all(b"HTTP/1.1 403 No\r\n\r\n").await.ok()?;
+            return None;
+        }
+        _ => {}
+    }
+    let mut back = TcpStream::connect(target).await.ok()?;
+    client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.ok()?;
+    if matches!(behaviour, Behaviour::Dies | Behaviour::Ends) {
+        let first = client.read_u8().await.ok()?;
+        back.write_all(&[first]).await.ok()?;
+        if behaviour == Behaviour::Ends {
+            back.shutdown().await.ok()?;
+            std::future::pending::<()>().await;
+        }
+        return None;
+    }
+
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_target, mut to_target) = back.split();
+    let upwards = letters(&mut from_client, &mut to_target, u8::to_ascii_uppercase);
+    let downwards = letters(&mut from_target, &mut to_client, u8::to_ascii_lowercase);
+    tokio::join!(upwards, downwards);
+    Some(())
+}
+
+async fn letters(
+    from: &mut (impl AsyncReadExt + Unpin),
+    to: &mut (impl AsyncWriteExt + Unpin),
+    change: fn(&u8) -> u8,
+) {
+    let mut piece = vec![0; 4096];
+    while let Ok(length @ 1..) = from.read(&mut piece).await {
+        let changed: Vec<u8> = piece[..length].iter().map(change).collect();
+        if to.write_all(&changed).await.is_err() {
+            return;
+        }
+    }
+    let _ = to.shutdown().await;
+}
+
+fn hop(name: &str, address: SocketAddr, more: &str) -> String {
+    format!("{name}: {{ hop: {{ to: \"{address}\"{more} }} }}")
+}
+
+/// A server that records the first line, and answers with it between brackets.
+async fn quoting() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut all = Vec::new();
+                let _ = stream.read_to_end(&mut all).await;
+                let quoted = [b"[", &all[..], b"]"].concat();
+                let _ = stream.write_all(&quoted).await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn bytes_go_out_and_come_back_with_half_close_and_in_order() {
+    let target = quoting().await;
+    let process = process(Behaviour::Letters).await;
+    let functions = format!(
+        "{}, {}, only: {{ allow: {{ ports: [{}] }} }}",
+        hop("a", process, ""),
+        hop("b", process, ""),
+        target.port()
+    );
+    let node = Node::start("n", &ends_here(&functions, "only, a, b"));
+    let (mut tunnel, answer) = node.tunnel(target).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    tunnel.write_all(b"Hello").await.unwrap();
+    tunnel.shutdown().await.unwrap();
+    // The target saw capitals, and the end of the client; the client sees small letters.
+    assert_eq!(bytes(&mut tunnel, 100).await, b"[hello]");
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_function_that_refuses_or_hangs_is_told_and_nothing_passes_without_it() {
+    let target = echo().await;
+    for (behaviour, status) in [(Behaviour::Refuses, "502"), (Behaviour::Hangs, "504")] {
+        let functions = hop("f", process(behaviour).await, "");
+        let node = Node::start("n", &ends_here(&functions, "f"));
+        let (_, answer) = node.tunnel(target).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{answer}"
+        );
+        node.end().await;
+    }
+    let closed = "127.0.0.1:9".parse().unwrap();
+    let node = Node::start("n", &ends_here(&hop("f", closed, ""), "f"));
+    let (_, answer) = node.tunnel(target).await;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+
+    let request = format!("GET http://{target}/ HTTP/1.1\r\nHost: {target}\r\n\r\n");
+    let (_, refused) = node.ask(&request).await;
+    assert!(
+        refused.starts_with("HTTP/1.1 5"),
+        "no request passes by it: {refused}"
+    );
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_function_that_is_only_welcome_is_passed_by_while_it_is_away() {
+    let target = echo().await;
+    let closed = "127.0.0.1:9".parse().unwrap();
+    let node = Node::start("n", &ends_here(&hop("f", closed, ", need: best"), "f"));
+    let (mut tunnel, answer) = node.tunnel(target).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    tunnel.write_all(b"Hello").await.unwrap();
+    assert_eq!(bytes(&mut tunnel, 5).await, b"Hello");
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_function_that_dies_or_ends_too_soon_resets_the_tunnel() {
+    for behaviour in [Behaviour::Dies, Behaviour::Ends] {
+        let target = quoting().await;
+        let functions = hop("f", process(behaviour).await, "");
+        let node = Node::start("n", &ends_here(&functions, "f"));
+        let (mut tunnel, _) = node.tunnel(target).await;
+        tunnel.write_all(b"Hello").await.unwrap();
+        let mut read = Vec::new();
+        let end = tokio::time::timeout(Duration::from_secs(20), tunnel.read_to_end(&mut read));
+        // A clean end would have the client take half of an answer for the whole, and the target half of a question.
+        let error = end.await.unwrap().expect_err("a reset");
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        assert_eq!(read, b"");
+        node.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_slow_function_holds_its_sender_back() {
+    let target = echo().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stuck = tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let request = head(&mut client).await;
+        let back = request.split(' ').nth(1).unwrap().to_owned();
+        let back = TcpStream::connect(back).await.unwrap();
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        std::future::pending::<()>().await;
+        drop(back);
+    });
+    let node = Node::start("n", &ends_here(&hop("f", address, ""), "f"));
+    let (mut tunnel, _) = node.tunnel(target).await;
+    let piece = vec![0; 64 * 1024];
+    let mut sent = 0_usize;
+    // The buffers of four sockets take some megabytes, this node next to nothing.
+    while sent < 64 * 1024 * 1024 {
+        let sending = tunnel.write_all(&piece);
+        match tokio::time::timeout(Duration::from_secs(1), sending).await {
+            Ok(written) => written.unwrap(),
+            Err(_) => break,
+        }
+        sent += piece.len();
+    }
+    assert!(sent < 64 * 1024 * 1024, "everything was taken");
+    stuck.abort();
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_function_that_is_this_listener_itself_is_a_loop() {
+    let target = echo().await;
+    // A first start finds a free port, which the function then names.
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let own = free.local_addr().unwrap();
+    drop(free);
+    let yaml = ends_here(&hop("f", own, ""), "f");
+    let yaml = yaml.replace("http: 127.0.0.1:0", &format!("http: \"{own}\""));
+    let node = Node::start("n", &yaml);
+    let (_, answer) = node.tunnel(target).await;
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    node.end().await;
+}

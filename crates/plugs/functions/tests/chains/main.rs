@@ -1,0 +1,9 @@
+//! Functions on the way of exchanges, in nodes of this process.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
+
+mod builtin;
+mod hops;
+mod node;
+mod programs;
+mod scanners;
