@@ -31,9 +31,9 @@ impl PlaceDocument {
     }
 }
 
-/// The name of a path.
+/// The name of a path: no name of an area has the sign between, so two paths never share one.
 pub fn path_name(plan: &Plan) -> String {
-    format!("{}-to-{}", plan.from, plan.to)
+    format!("{}~{}", plan.from, plan.to)
 }
 
 /// The documents of all places that paths lead through.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{mistakes, plan, read, short};
+use crate::documents::path_name;
 use crate::{Planner, Unplanned, Verdict, Work};
 
 #[test]
@@ -201,4 +202,12 @@ fn a_search_that_takes_too_long_is_refused() {
     let told = Planner::new(&areas).plan(pair, &mut work);
     assert_eq!(told, Err(Unplanned::TooMuchWork));
     assert_eq!(work.left(), 0);
+}
+
+#[test]
+fn two_paths_never_share_a_name() {
+    let text = "version: 1\nareas: { a: {}, a-b: {}, b-c: {}, c: {} }\n";
+    let name = |from, to| path_name(&plan(text, from, to).unwrap());
+    assert_ne!(name("a", "b-c"), name("a-b", "c"));
+    assert!(mistakes("version: 1\nareas: { a~b: {}, c: {} }\n").contains("is no name"));
 }
