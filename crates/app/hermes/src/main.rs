@@ -8,6 +8,7 @@
 //! Begin reading in `commands/run.rs`, which is a node from its first line to its last.
 
 mod admin;
+mod areas;
 mod cli;
 mod columns;
 mod commands;

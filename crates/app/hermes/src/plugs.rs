@@ -1,12 +1,14 @@
 //! The plugs of this program that every node has, whatever its configuration.
 
+use hermes_areas::AreasPlug;
 use hermes_config::{Loaded, Problems};
 use hermes_plug::Plugs;
 
-/// SOCKS, the relay, and functions on the way of exchanges.
+/// SOCKS, the relay, functions on the way of exchanges, and areas without a node that could follow them.
 pub fn plugs() -> Plugs {
     let ways = hermes_relay::register(hermes_socks::register(Plugs::new()));
-    hermes_functions::register(ways)
+    let functions = hermes_functions::register(ways);
+    hermes_areas::register(functions, &AreasPlug::default())
 }
 
 /// Everything that is wrong with a configuration for this program.

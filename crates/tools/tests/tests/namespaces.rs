@@ -30,6 +30,8 @@ mod flows;
 mod full_disk;
 #[path = "namespaces/handover.rs"]
 mod handover;
+#[path = "namespaces/hospitals.rs"]
+mod hospitals;
 #[path = "namespaces/hostile_packets.rs"]
 mod hostile_packets;
 #[path = "namespaces/identified.rs"]

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use hermes_areas::AreasPlug;
 use hermes_config::Problems;
 use hermes_listen::table::ListenerView;
 use hermes_net::PassedSocket;
@@ -14,6 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::areas::RereadFile;
 use crate::custody;
 use crate::failure::Failure;
 use crate::handover;
@@ -145,6 +147,9 @@ fn start(file: PathBuf, passed: PassedSockets) -> Result<(Proxy, Logging), Failu
 
     let files = loaded.files.clone();
     let plugs = custody::plug(&loaded.document, plugs::plugs())?;
+    // In place of the one without a node, which only knows the form of its settings.
+    let areas = AreasPlug::default();
+    let plugs = hermes_areas::register(plugs, &areas);
     let started = Proxy::start(
         loaded,
         file.clone(),
@@ -153,7 +158,10 @@ fn start(file: PathBuf, passed: PassedSockets) -> Result<(Proxy, Logging), Failu
         plugs,
     );
     match started {
-        Ok(proxy) => Ok((proxy, logging)),
+        Ok(proxy) => {
+            areas.reload_by(RereadFile(proxy.handle()));
+            Ok((proxy, logging))
+        }
         Err(problems) => {
             logging.flush();
             Err(not_started(problems.in_order(&files), &file))
