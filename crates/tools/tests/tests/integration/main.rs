@@ -34,6 +34,7 @@ mod health;
 mod http;
 mod http3;
 mod identity;
+mod layouts;
 mod limits;
 mod link_ends;
 mod listeners;
