@@ -18,7 +18,7 @@ use super::{command, within};
 /// The port of the paper's allow-list.
 const SERVICE: &str = "ehr.umc.example:54321";
 
-/// Data of the AMC is compressed at rest, which the UMC does not do; the hub between them could, too.
+/// Data of the AMC is compressed, and goes to listed ports alone; the UMC does neither. The list is the hub's, with the paper's port.
 const AREAS: &str = "\
 version: 1
 places:
@@ -26,11 +26,12 @@ places:
   hub: { reached: { endpoints: [\"10.0.1.2:8443\"] } }
   umc: { reached: { endpoints: [\"10.0.2.2:8443\"] } }
 areas:
-  amc-ehr: { at: amc, has: [compact], clients: { listener: app } }
+  amc-ehr: { at: amc, has: [compact, listed], clients: { listener: app } }
   amc-lab: { at: amc, has: [certified] }
-  umc-ehr: { at: umc, targets: [\"ehr.umc.example:54321\"], terminate: \"127.0.0.1:54321\" }
+  umc-ehr: { at: umc, targets: [ehr.umc.example], terminate: \"127.0.0.1:54321\" }
 functions:
-  compress: { adds: [compact], cost: 3, at: [amc, hub] }
+  compress: { adds: [compact], cost: 3, at: [amc] }
+  allow-ports: { adds: [listed], cost: 2, at: [hub], through: { allow: { ports: [54321] } } }
 links: [{ between: [amc, hub], cost: 5 }, { between: [hub, umc], cost: 5 }]
 ";
 
@@ -193,7 +194,7 @@ fn data_of_one_hospital_reaches_the_other_by_a_path_that_was_asked_for() {
     let (status, path) = hospitals.path("orchestrator");
     assert_eq!(status, 201, "{path:#}");
     assert_eq!(path["name"], "amc-ehr~umc-ehr");
-    assert_eq!(path["plan"]["cost"], 13);
+    assert_eq!(path["plan"]["cost"], 15);
     assert_eq!(
         path["plan"]["stops"][0]["functions"][0]["function"],
         "compress"
