@@ -36,5 +36,6 @@ pub mod policy;
 pub mod process;
 pub mod progress;
 pub mod report;
+pub mod socks;
 pub mod topology;
 pub mod traffic;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use hermes_lab::{
     control, faults, forwarder, hops, hostile, intermittent, ip, origin, overhead, papers, policy,
+    socks,
 };
 
 /// Measures Hermes against other proxies on this machine.
@@ -31,6 +32,8 @@ enum Command {
     Control(control::ControlArguments),
     /// What a decision costs: rules, Rego, OPA and Envoy's RBAC.
     Policy(policy::PolicyArguments),
+    /// SOCKS beside dante, sing-box and microsocks: new connections, a thousand at once, bulk, memory, round trips.
+    Socks(socks::SocksArguments),
     /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
     Hostile(hostile::HostileArguments),
     /// Run a program at one end of a link with faults: delay, jitter, loss, a rate, reordering, times when it is down.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Papers(arguments) => papers::run(&arguments),
         Command::Control(arguments) => control::run(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
+        Command::Socks(arguments) => socks::run(&arguments),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),
         Command::Origin(arguments) => origin::serve(&arguments),

@@ -19,5 +19,6 @@ mod mending;
 mod overlay;
 mod roles;
 mod row;
+mod socks;
 mod tun;
 mod wireguard;

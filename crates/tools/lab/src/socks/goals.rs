@@ -1,0 +1,128 @@
+//! What was promised, and the formulas of the paper.
+
+use super::measure::{AT_ONCE, BULK, NEW};
+use super::systems::SocksSystem;
+use super::trips::{TO_PROXY, TO_SERVER, TRIPS};
+use crate::report::{PageHead, Sheet, SheetGoal};
+
+pub(super) const HEAD: PageHead = PageHead {
+    title: "SOCKS",
+    command: "socks",
+    words: "A client, a proxy and a server in a process each, on the processors of one machine, over loopback; each proxy with its defaults, without \
+            passwords and logs, and started anew for each round. `hermes` is spoken to by SOCKS5 and `hermes6` by SOCKS6, the first byte with the request. \
+            *New connection*: connected, asked, and a byte that came back, one after the other. *1,000 at once*: the same, until the last \
+            byte is back. Memory is what is resident, shared pages in part. Round trips are counted over links of 50 ms in namespaces.",
+    notes: NOTES,
+};
+
+const NOTES: &str = "\n![New connections, a thousand at once, and bulk](socks.svg)\n\n\
+## Round trips of the paper\n\n\
+The paper on bridging functions (EPI framework, equations 6 to 9) counts: directly 2; through a reverse proxy 2 to it and 2 behind it; SOCKS5 5 and 2; \
+SOCKS6 3 and 2, since its implementation wrote the initial data as a second message. Its own aim, and ours, is 2 and 2. SOCKS5 without a password \
+needs 4: the connection, method, request, and the bytes themselves; a password is the fifth.\n";
+
+/// A ratio of two systems with a bound.
+struct RatioGoal {
+    words: &'static str,
+    case: &'static str,
+    figure: &'static str,
+    of: SocksSystem,
+    to: SocksSystem,
+    bound: f64,
+    at_least: bool,
+}
+
+const RATIOS: [RatioGoal; 3] = [
+    RatioGoal {
+        words: "new connection, of sing-box's, at most 0.45",
+        case: NEW,
+        figure: "p50",
+        of: SocksSystem::Hermes,
+        to: SocksSystem::SingBox,
+        bound: 0.45,
+        at_least: false,
+    },
+    RatioGoal {
+        words: "1,000 at once, of direct, at most 1.7",
+        case: AT_ONCE,
+        figure: "all answered",
+        of: SocksSystem::Hermes,
+        to: SocksSystem::Direct,
+        bound: 1.7,
+        at_least: false,
+    },
+    RatioGoal {
+        words: "bulk, of direct, at least 0.8",
+        case: BULK,
+        figure: "rate",
+        of: SocksSystem::Hermes,
+        to: SocksSystem::Direct,
+        bound: 0.8,
+        at_least: true,
+    },
+];
+
+/// Round trips to the proxy and behind it.
+const COUNTED: [(SocksSystem, f64, f64); 2] = [
+    (SocksSystem::Hermes, 4.0, 2.0),
+    (SocksSystem::Hermes6, 2.0, 2.0),
+];
+
+/// The goals for which there are figures.
+pub(super) fn of(sheet: &Sheet) -> Vec<SheetGoal> {
+    let mut goals = Vec::new();
+    for goal in &RATIOS {
+        let median = |system: SocksSystem| {
+            let found = sheet.of(goal.case, system.name(), goal.figure);
+            found.map(|summary| summary.median)
+        };
+        let Some((of, to)) = median(goal.of).zip(median(goal.to)) else {
+            continue;
+        };
+        let value = of / to;
+        goals.push(SheetGoal {
+            words: goal.words.to_owned(),
+            value,
+            is_reached: match goal.at_least {
+                true => value >= goal.bound,
+                false => value <= goal.bound,
+            },
+        });
+    }
+    for (system, to_proxy, to_server) in COUNTED {
+        for (figure, wanted) in [(TO_PROXY, to_proxy), (TO_SERVER, to_server)] {
+            if let Some(found) = sheet.of(TRIPS, system.name(), figure) {
+                goals.push(SheetGoal {
+                    words: format!("round trips of {system}, {figure}, {wanted}"),
+                    value: found.median,
+                    is_reached: (found.median - wanted).abs() < f64::EPSILON,
+                });
+            }
+        }
+    }
+    goals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Figure;
+
+    #[test]
+    fn ratios_are_of_medians_and_goals_without_figures_are_left_out() {
+        let mut sheet = Sheet::default();
+        for value in [40.0, 45.0, 100.0] {
+            sheet.add(NEW, "hermes", Figure::less("p50", "us"), value);
+            sheet.add(NEW, "sing-box", Figure::less("p50", "us"), 100.0);
+        }
+        sheet.add(BULK, "hermes", Figure::more("rate", "Gbit/s"), 7.0);
+        sheet.add(BULK, "direct", Figure::more("rate", "Gbit/s"), 10.0);
+        sheet.add(TRIPS, "hermes6", Figure::less(TO_PROXY, "round trips"), 2.0);
+        let goals = of(&sheet);
+        let found: Vec<_> = goals
+            .iter()
+            .map(|goal| (goal.value, goal.is_reached))
+            .collect();
+        assert_eq!(found, [(0.45, true), (0.7, false), (2.0, true)]);
+    }
+}
