@@ -21,7 +21,7 @@ use hermes_config::Problem;
 use hermes_config::model::{Duration as Interval, EndpointAddress};
 use hermes_http::{Incoming, RequestHead, ResponseHead};
 use hermes_plug::refusal::Refusal;
-use hermes_plug::{Handler, HandlerRequest, Handling, Opener, Response, Settings};
+use hermes_plug::{Handler, HandlerRequest, Handling, Response, Settings};
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 
 use crate::need::Need;
 use options::KnownOptions;
-use scanner::{Scanner, misspoken};
+use scanner::{Held, Scanner, misspoken};
 use transaction::{Question, Transaction, Verdict};
 
 /// Silence of a scanner after which a transaction has failed, where its settings do not say.
@@ -123,17 +123,23 @@ impl Icap {
             ..
         } = request;
         let onward = onward.ok_or_else(|| unconfigured("`icap` is for `through` of a route"))?;
-        let _room = scanner.room.clone().try_acquire_owned().map_err(|_| {
+        let room = scanner.room.clone().try_acquire_owned().map_err(|_| {
             let details = "the scanner has no room for another transaction";
             Refusal::new(ProxyError::ConnectionLimitReached, details)
                 .status(StatusCode::SERVICE_UNAVAILABLE)
         })?;
 
+        // Held for as long as a content comes from the scanner.
+        let held = Held {
+            opener,
+            _room: Arc::new(room),
+        };
+
         let mut head = head;
         let mut content = content.into_incoming();
         if scanner.sees != Sees::Answers {
             let question = Question::of_request(&head, content)?;
-            match scanner.judge(question, &opener).await? {
+            match scanner.judge(question, &held).await? {
                 Verdict::Unchanged(unchanged) => content = unchanged,
                 Verdict::Request(changed, changed_content) => {
                     head = heads::changed_request(head, changed)?;
@@ -148,7 +154,7 @@ impl Icap {
         if scanner.sees == Sees::Requests {
             return Ok(Response::Stream(answer, content));
         }
-        scanner.judge_answer(&shown, answer, content, &opener).await
+        scanner.judge_answer(&shown, answer, content, &held).await
     }
 }
 
@@ -158,20 +164,20 @@ impl SeeingScanner {
         request: &RequestHead,
         answer: ResponseHead,
         content: Incoming,
-        opener: &Opener,
+        held: &Held,
     ) -> Result<Response, Refusal> {
         let question = Question::of_answer(request, &answer, content)?;
-        match self.judge(question, opener).await? {
+        match self.judge(question, held).await? {
             Verdict::Unchanged(content) => Ok(Response::Stream(answer, content)),
             Verdict::Answer(answer, content) => Ok(Response::Stream(answer, content)),
             Verdict::Request(..) => Err(misspoken("answers an answer with a request")),
         }
     }
 
-    async fn judge(&self, question: Question, opener: &Opener) -> Result<Verdict, Refusal> {
+    async fn judge(&self, question: Question, held: &Held) -> Result<Verdict, Refusal> {
         let transaction = Transaction {
             scanner: &self.scanner,
-            opener,
+            held,
         };
         transaction.judge(question).await
     }

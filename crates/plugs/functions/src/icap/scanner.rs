@@ -1,10 +1,14 @@
 //! A scanner, as transactions know it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::model::EndpointAddress;
+use hermes_plug::Opener;
 use hermes_plug::refusal::Refusal;
 use hermes_proto::proxy_status::ProxyError;
+
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::options::KnownOptions;
 use crate::need::Need;
@@ -16,6 +20,13 @@ pub(super) struct Scanner {
     pub(super) need: Need,
     pub(super) silence: Duration,
     pub(super) options: KnownOptions,
+}
+
+/// The means of one exchange: where its tasks run, and its room at the scanner.
+#[derive(Clone)]
+pub(super) struct Held {
+    pub(super) opener: Opener,
+    pub(super) _room: Arc<OwnedSemaphorePermit>,
 }
 
 /// The refusal of a message about which a scanner says nothing that ICAP knows.

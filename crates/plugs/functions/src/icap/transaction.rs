@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, Outgoing, RequestHead, ResponseHead, StreamError, pipe};
 use hermes_net::WriteHalf;
-use hermes_plug::Opener;
 use hermes_plug::refusal::Refusal;
 use hermes_proto::h1::{self, BodyDecoder, BodyEvent, Framing, MessageLimits};
 use hermes_proto::proxy_status::ProxyError;
@@ -20,7 +19,7 @@ use tokio::time::timeout;
 use super::connection::{IcapHead, IcapReader, connect, invalid, write_chunk};
 use super::heads::{self, GivenHead};
 use super::preview::Previewed;
-use super::scanner::{Scanner, misspoken};
+use super::scanner::{Held, Scanner, misspoken};
 use crate::need::Need;
 
 /// A message that is to be judged.
@@ -107,7 +106,7 @@ impl Question {
 /// A message on its way to a scanner.
 pub(super) struct Transaction<'a> {
     pub(super) scanner: &'a Scanner,
-    pub(super) opener: &'a Opener,
+    pub(super) held: &'a Held,
 }
 
 /// The scanner, after it has seen the preview.
@@ -153,9 +152,9 @@ impl Transaction<'_> {
         match self.in_time(self.show(heads, first)).await {
             Ok(seen) => self.heard(seen, previewed, length).await,
             // Nothing has gone on yet.
-            Err(_) if self.scanner.need == Need::Best => {
-                Ok(Verdict::Unchanged(previewed.whole(length, self.opener)))
-            }
+            Err(_) if self.scanner.need == Need::Best => Ok(Verdict::Unchanged(
+                previewed.whole(length, &self.held.opener),
+            )),
             Err(error) => Err(self.failed(&error)),
         }
     }
@@ -214,7 +213,9 @@ impl Transaction<'_> {
     ) -> Result<Verdict, Refusal> {
         let Seen { read, write, head } = seen;
         match head.status {
-            204 => Ok(Verdict::Unchanged(previewed.whole(length, self.opener))),
+            204 => Ok(Verdict::Unchanged(
+                previewed.whole(length, &self.held.opener),
+            )),
             100 if !previewed.is_shown() => {
                 let sent = Arc::new(AtomicU64::new(0));
                 let upload = Box::pin(upload(write, previewed, sent.clone()));
@@ -296,8 +297,9 @@ impl Transaction<'_> {
                     outgoing,
                     length,
                     silence: self.scanner.silence,
+                    _held: self.held.clone(),
                 };
-                self.opener.spawn(download.run(upload));
+                self.held.opener.spawn(download.run(upload));
                 incoming
             }
         };
@@ -380,6 +382,7 @@ struct Download {
     /// Its length, where its head tells.
     length: Option<u64>,
     silence: Duration,
+    _held: Held,
 }
 
 impl Download {

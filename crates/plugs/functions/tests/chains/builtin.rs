@@ -94,8 +94,9 @@ async fn the_rate_of_a_user_holds_for_all_tunnels_together() {
         assert_eq!(bytes(&mut tunnel, BYTES).await.len(), BYTES);
     };
     tokio::join!(one, other);
-    // A lower bound: 200 KiB less the burst, at 200 KiB in a second, however fast the machine is.
-    assert!(began.elapsed().as_millis() >= 850, "{:?}", began.elapsed());
+    // A lower bound, however fast the machine is: 200 KiB at 200 KiB in a second, less the burst, and less a piece of each tunnel, which is
+    // paid for after it has passed.
+    assert!(began.elapsed().as_millis() >= 700, "{:?}", began.elapsed());
     node.end().await;
 }
 
