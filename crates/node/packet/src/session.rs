@@ -73,6 +73,9 @@ pub(crate) trait SessionFlow: Send + Sync {
     /// Keeps the ports through a silence of this length.
     fn outlast(&self, silence: Duration);
 
+    /// Tells whoever sends from the ports that there is no tunnel, and why.
+    fn refuse(&self, reason: &RefusalReason);
+
     /// Sends datagrams of `segment` bytes, or one. A datagram that is too long, or finds no room, is lost.
     fn send(&self, data: &[u8], segment: Option<usize>);
 }
@@ -475,6 +478,9 @@ impl Session {
 
     /// The tunnel was refused: queued datagrams are of no use.
     pub fn refuse(&self, reason: RefusalReason) {
+        if let SessionClient::Flow(flow) = &self.client {
+            flow.refuse(&reason);
+        }
         // An exchange is answered once.
         let _ = self.phase.refusal.set(Box::new(reason));
         self.forget_all();

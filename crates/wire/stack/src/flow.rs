@@ -32,6 +32,17 @@ impl Ends {
     }
 }
 
+/// The answer to a client whose target does not answer: as the client would see it without the stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowRefusal {
+    /// A reset, as from a port that nothing listens on.
+    Reset,
+    /// An error, as from a router on the way.
+    Error(IcmpError),
+    /// Nothing, as from a host that is not there.
+    Silence,
+}
+
 /// An event of the stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StackEvent {

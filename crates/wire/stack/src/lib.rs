@@ -17,7 +17,8 @@
 //!   [`Stack::poll_transmit`] for the packets to write and [`Stack::poll_event`] for the events,
 //!   until both return `None`.
 //! - [`StackEvent::TcpAsked`]: the client's first segment waits until [`Stack::accept`] or [`Stack::refuse`], so that a client is connected
-//!   only when its target is.
+//!   only when its target is, and is refused as its target refuses: by a reset, by an error of ICMP, or by silence. [`Stack::refuse`] is
+//!   for [`StackEvent::UdpAsked`], too.
 //! - [`StackEvent::Progress`]: there is something for [`Stack::receive`], or room for [`Stack::send`].
 //! - [`StackEvent::EchoAsked`]: [`Stack::answer_echo`], [`Stack::fail_echo`] or [`Stack::refuse_echo`], if an answer comes.
 //! - [`StackEvent::Unreachable`]: a router, or the host itself, says that a flow leads nowhere.
@@ -44,19 +45,20 @@ mod wire;
 
 pub use counts::StackCounts;
 pub use echo::{EchoHandling, EchoId, FailedEcho};
-pub use flow::{FlowId, Received, StackEvent};
-pub use stack::{Checksums, OpenError, Stack, StackSettings};
+pub use flow::{FlowId, FlowRefusal, Received, StackEvent};
+pub use stack::{Checksums, OpenError, Stack, StackLimits, StackSettings};
 pub use udp::UdpDatagram;
 
-/// Connections at once, those that end included: with both buffers of each, up to 32 MiB.
+/// Connections at once, those that end included, unless the settings say otherwise: with both buffers of each, up to 32 MiB.
 #[doc(alias = "bound")]
 pub const MAX_TCP: usize = 256;
 
-/// Connections at once that clients have asked for and that are not open yet: more requests are lost, and come again.
+/// Connections at once that clients have asked for and that are not open yet, unless the settings say otherwise: more requests are lost,
+/// and come again.
 #[doc(alias = "bound")]
 pub const MAX_HALF_OPEN: usize = 64;
 
-/// Pairs of UDP ports at once.
+/// Pairs of UDP ports at once, unless the settings say otherwise.
 #[doc(alias = "bound")]
 pub const MAX_UDP: usize = 1024;
 

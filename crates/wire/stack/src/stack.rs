@@ -7,16 +7,16 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use hermes_proto::ip::{IcmpLimiter, Packet, TCP, UDP};
+use hermes_proto::ip::{IcmpError, IcmpLimiter, Packet, TCP, UDP};
 
 use crate::build::{self, IPV4, IPV6, UDP_HEADER};
 use crate::counts::StackCounts;
 use crate::echo::{EchoHandling, EchoTable};
-use crate::flow::{Ends, FlowId, Received, StackEvent};
+use crate::flow::{Ends, FlowId, FlowRefusal, Received, StackEvent};
 use crate::outgoing::Outgoing;
 use crate::tcp::{OpenTcp, TcpFlow, TcpPhase, TcpSettings};
 use crate::udp::UdpFlow;
-use crate::{MAX_EVENTS, MAX_TCP, MAX_UDP};
+use crate::{MAX_EVENTS, MAX_HALF_OPEN, MAX_TCP, MAX_UDP};
 
 /// The first port that is chosen for connections from here (RFC 6335, section 6).
 const FIRST_PORT: u16 = 49_152;
@@ -36,6 +36,29 @@ pub struct StackSettings {
     pub intercepts: bool,
     /// The handling of echo requests.
     pub echo: EchoHandling,
+    /// How many flows there may be.
+    pub limits: StackLimits,
+}
+
+/// How many flows of a stack there may be at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StackLimits {
+    /// Connections, those that end included. Default: [`MAX_TCP`].
+    pub tcp: usize,
+    /// Connections that clients have asked for and that are not open yet. Default: [`MAX_HALF_OPEN`].
+    pub half_open: usize,
+    /// Pairs of UDP ports. Default: [`MAX_UDP`].
+    pub udp: usize,
+}
+
+impl Default for StackLimits {
+    fn default() -> Self {
+        Self {
+            tcp: MAX_TCP,
+            half_open: MAX_HALF_OPEN,
+            udp: MAX_UDP,
+        }
+    }
 }
 
 impl Default for StackSettings {
@@ -45,6 +68,7 @@ impl Default for StackSettings {
             buffer: 64 << 10,
             intercepts: true,
             echo: EchoHandling::Answer,
+            limits: StackLimits::default(),
         }
     }
 }
@@ -201,6 +225,11 @@ impl Stack {
         self.tcp.contains_key(&flow) || self.udp.contains_key(&flow)
     }
 
+    /// How many flows there may be.
+    pub fn limits(&self) -> StackLimits {
+        self.settings.limits
+    }
+
     /// The numbers of connections and of pairs of UDP ports.
     pub fn flows(&self) -> [usize; 2] {
         [self.tcp.len(), self.udp.len()]
@@ -230,19 +259,61 @@ impl Stack {
                 tcp.phase = TcpPhase::Open(Box::new(open));
                 self.look(flow, Some(&first), now);
             }
-            None => self.refuse(flow, now),
+            None => self.refuse(flow, FlowRefusal::Reset, now),
         }
     }
 
-    /// Refuses the connection that a client asked for.
-    pub fn refuse(&mut self, flow: FlowId, now: Instant) {
-        let Some(tcp) = self.remove_tcp(flow) else {
+    /// Refuses a flow that a client asked for. A pair of UDP ports stays until it is [released](Self::release), and each datagram that
+    /// comes meanwhile is answered in the same way: a reset means here that nothing listens on the port.
+    pub fn refuse(&mut self, flow: FlowId, refusal: FlowRefusal, now: Instant) {
+        if let Some(udp) = self.udp.get_mut(&flow) {
+            udp.refusal = Some(refusal);
+            // Ports are all that a host looks for in the packet that an error quotes.
+            let about = build::udp(udp.ends.there, udp.ends.here, &[]);
+            self.answer_refused(&about, refusal, now);
+            return;
+        }
+
+        let is_asked = self.is_asked(flow);
+        let Some(tcp) = self.tcp.get(&flow).filter(|_| is_asked) else {
             return;
         };
-        if let TcpPhase::Asked(first) = tcp.phase
-            && let Ok(packet) = Packet::parse(&first)
+        if let TcpPhase::Asked(first) = &tcp.phase {
+            let first = first.clone();
+            self.remove_tcp(flow);
+            // One answer to one segment, after its target was really tried: no reason to be sparing.
+            if let Ok(packet) = Packet::parse(&first) {
+                self.send_refusal(&packet, refusal);
+            }
+        }
+    }
+
+    /// Answers a datagram of a pair that was refused, as often as errors may be told.
+    pub(crate) fn answer_refused(&mut self, packet: &[u8], refusal: FlowRefusal, now: Instant) {
+        let refusal = match refusal {
+            FlowRefusal::Reset => FlowRefusal::Error(IcmpError::PortUnreachable),
+            other => other,
+        };
+        if refusal != FlowRefusal::Silence
+            && self.icmp.limiter.allows(now)
+            && let Ok(packet) = Packet::parse(packet)
         {
-            self.reset(&packet, now);
+            self.send_refusal(&packet, refusal);
+        }
+    }
+
+    fn send_refusal(&mut self, packet: &Packet<'_>, refusal: FlowRefusal) {
+        let answer = match refusal {
+            FlowRefusal::Reset => build::reset(packet),
+            // From the target itself: it is the one address whose errors a client certainly takes.
+            FlowRefusal::Error(error) => {
+                let error = error.about(packet, packet.destination());
+                error.map(|error| error.to_vec())
+            }
+            FlowRefusal::Silence => None,
+        };
+        if let Some(answer) = answer {
+            self.counts.full += u64::from(!self.outgoing.push(answer));
         }
     }
 
@@ -260,7 +331,7 @@ impl Stack {
         seed: u64,
         now: Instant,
     ) -> Result<FlowId, OpenError> {
-        if self.tcp.len() >= MAX_TCP {
+        if self.tcp.len() >= self.settings.limits.tcp {
             return Err(OpenError::Full);
         }
         let ends = self.free_ends(TCP, from, target, seed)?;
@@ -281,7 +352,7 @@ impl Stack {
         seed: u64,
         now: Instant,
     ) -> Result<FlowId, OpenError> {
-        if self.udp.len() >= MAX_UDP {
+        if self.udp.len() >= self.settings.limits.udp {
             return Err(OpenError::Full);
         }
         let ends = self.free_ends(UDP, from, target, seed)?;
@@ -406,7 +477,7 @@ impl Stack {
         };
         tcp.released = true;
         match &mut tcp.phase {
-            TcpPhase::Asked(_) => self.refuse(flow, now),
+            TcpPhase::Asked(_) => self.refuse(flow, FlowRefusal::Reset, now),
             TcpPhase::Open(open) => {
                 if !open.is_finished() {
                     open.abort();
@@ -545,7 +616,8 @@ impl Stack {
 
         match self.tcp.get(&flow).map(|tcp| &tcp.phase) {
             Some(TcpPhase::Asked(_)) => {
-                self.refuse(flow, now);
+                // Its target has said nothing for as long.
+                self.refuse(flow, FlowRefusal::Silence, now);
                 self.events.push_back(StackEvent::Gone { flow });
             }
             Some(TcpPhase::Open(_)) => self.look(flow, None, now),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hermes_proto::ip::{Fragment, Packet, UDP};
 
 use crate::build::{self, IPV6, UDP_HEADER};
-use crate::flow::Ends;
+use crate::flow::{Ends, FlowRefusal};
 
 /// The silence after which a pair is forgotten, unless its holder asks for a longer one: the time that RFC 4787, section 4.3 recommends to
 /// translators.
@@ -22,6 +22,8 @@ pub(crate) struct UdpFlow {
     pub(crate) silence: Duration,
     /// When its silence is checked: datagrams note the time, and do not move the timer.
     pub(crate) due: Instant,
+    /// The answer to its datagrams, once it was refused.
+    pub(crate) refusal: Option<FlowRefusal>,
 }
 
 impl UdpFlow {
@@ -35,6 +37,7 @@ impl UdpFlow {
             last: now,
             silence: UDP_SILENCE,
             due: now + UDP_SILENCE,
+            refusal: None,
         }
     }
 }

@@ -15,7 +15,8 @@ use hermes_admit::entrance::Entrance;
 use hermes_admit::routed::Routed;
 use hermes_config::model::HostPort;
 use hermes_http::{
-    HeldClient, Incoming, Offered, Outgoing, Replying, RequestHead, ResponseHead, StreamError, pipe,
+    HeldClient, Incoming, Offered, Outgoing, RefusalReason, Replying, RequestHead, ResponseHead,
+    StreamError, pipe,
 };
 use hermes_net::{Asker, StreamInfo, Watch};
 use hermes_packet::tun::{AskedFlow, DEVICE_FIELD, FlowCarrier, FlowStack, TcpFlow};
@@ -253,8 +254,18 @@ impl HeldClient for HeldFlow {
         Box::pin(async { Ok((far_incoming, far_outgoing)) })
     }
 
-    fn respond(self: Box<Self>, _: ResponseHead, _: Option<u64>) -> Replying<Outgoing> {
-        // The client sees a reset: the connection is dropped with this.
+    fn respond(self: Box<Self>, head: ResponseHead, _: Option<u64>) -> Replying<Outgoing> {
+        self.flow.refuse_status(head.status);
+        Box::pin(async { Ok::<_, StreamError>(Outgoing::Ended) })
+    }
+
+    fn refuse(
+        self: Box<Self>,
+        reason: RefusalReason,
+        _: ResponseHead,
+        _: Option<u64>,
+    ) -> Replying<Outgoing> {
+        self.flow.refuse(&reason);
         Box::pin(async { Ok::<_, StreamError>(Outgoing::Ended) })
     }
 

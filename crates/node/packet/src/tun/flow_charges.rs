@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use hermes_net::memory::{Charge, OwnerAccount, Purpose};
-use hermes_stack::{FlowId, MAX_TCP, MAX_UDP, Stack};
+use hermes_stack::{FlowId, Stack};
 
 use super::flow_error::FlowError;
 
@@ -64,8 +64,8 @@ impl FlowCharges {
     ) -> Result<(), FlowError> {
         let [tcp, udp] = stack.flows();
         let free = match kind {
-            FlowKind::Tcp => MAX_TCP.saturating_sub(tcp),
-            FlowKind::Udp => MAX_UDP.saturating_sub(udp),
+            FlowKind::Tcp => stack.limits().tcp.saturating_sub(tcp),
+            FlowKind::Udp => stack.limits().udp.saturating_sub(udp),
         };
 
         let is_own = |flow: &&FlowCharge| flow.kind == kind && flow.charge.account().is(account);

@@ -16,8 +16,8 @@ use hermes_net::memory::{OwnerAccount, Purpose};
 use hermes_net::turns::Turns;
 use hermes_proto::ip::{Fragment, IcmpError, Packet, TCP, UDP};
 use hermes_stack::{
-    Checksums, EchoHandling, EchoId, FailedEcho, FlowId, MAX_ECHOES, OpenError, Stack, StackEvent,
-    StackSettings,
+    Checksums, EchoHandling, EchoId, FailedEcho, FlowId, FlowRefusal, MAX_ECHOES, OpenError, Stack,
+    StackEvent, StackSettings,
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -195,7 +195,7 @@ impl FlowStack {
                 .map(|(buffer, charge)| (buffer, Some(charge))),
         };
         let Some((buffer, charge)) = granted else {
-            return self.with(|stack, now| stack.refuse(flow, now));
+            return self.refuse(flow, FlowRefusal::Reset);
         };
 
         // The client may have given up meanwhile: then the charge is dropped here and now.
@@ -207,6 +207,11 @@ impl FlowStack {
             let mut state = self.state.lock();
             state.charges.enter(flow, FlowKind::Tcp, charge);
         }
+    }
+
+    /// Refuses a flow that a client asked for.
+    pub(super) fn refuse(self: &Arc<Self>, flow: FlowId, refusal: FlowRefusal) {
+        self.with(|stack, now| stack.refuse(flow, refusal, now));
     }
 
     /// Runs `act` on the stack, and then wakes the waiting tasks.

@@ -30,6 +30,7 @@ mod flow_charges;
 mod flow_error;
 mod flow_ledger;
 mod flow_policy;
+mod flow_refusal;
 mod flow_stack;
 mod gate;
 mod hub;

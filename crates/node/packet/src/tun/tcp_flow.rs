@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::{Buf, Bytes};
-use hermes_http::{Frame, Incoming, Outgoing, Reset};
+use hermes_http::{Frame, Incoming, Outgoing, RefusalReason, Reset};
 use hermes_proto::ip::IcmpError;
 use hermes_stack::{FlowId, Received};
+use http::StatusCode;
 use tokio::sync::Notify;
 
 use super::flow_error::FlowError;
+use super::flow_refusal;
 use super::flow_stack::FlowStack;
 
 /// Bytes that are read at once.
@@ -70,6 +72,18 @@ impl TcpFlow {
     /// Answers its client: the target is there. The client is refused all the same if its owner has no memory left for a connection.
     pub fn accept(&self) {
         self.stack.accept(self.flow);
+    }
+
+    /// Refuses its client, as a proxy or a target far away has refused it.
+    pub fn refuse(self, reason: &RefusalReason) {
+        self.stack
+            .refuse(self.flow, flow_refusal::of_reason(reason));
+    }
+
+    /// Refuses its client as far as a status alone says why.
+    pub fn refuse_status(self, status: StatusCode) {
+        self.stack
+            .refuse(self.flow, flow_refusal::of_status(status));
     }
 
     /// Waits until its peer has answered.

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_http::RefusalReason;
 use hermes_stack::FlowId;
 
+use super::flow_refusal;
 use super::flow_stack::FlowStack;
 use crate::session::SessionFlow;
 
@@ -24,6 +26,11 @@ impl SessionFlow for UdpFlow {
     fn outlast(&self, silence: Duration) {
         self.stack
             .with(|stack, _| stack.outlast(self.flow, silence));
+    }
+
+    fn refuse(&self, reason: &RefusalReason) {
+        self.stack
+            .refuse(self.flow, flow_refusal::of_reason(reason));
     }
 
     fn send(&self, data: &[u8], segment: Option<usize>) {

@@ -170,11 +170,12 @@ fn connections_and_datagrams_of_a_device_are_exchanges_of_its_user_at_a_node_wit
         network.run(&["ping", "-c", "1", "-W", "5", host]).unwrap();
     }
 
-    // What the policy denies, and where no one listens, is refused at once.
-    for port in [70, 9] {
+    // Each is refused at once in its own way: a rule as by a router that prohibits it, and a port that no one listens on by a reset.
+    let prohibited = std::io::ErrorKind::HostUnreachable;
+    let refused = std::io::ErrorKind::ConnectionRefused;
+    for (port, kind) in [(70, prohibited), (9, refused)] {
         let refused = within(&topology, "alice", || TcpStream::connect((SERVER, port)));
-        let error = refused.unwrap_err();
-        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+        assert_eq!(refused.unwrap_err().kind(), kind, "port {port}");
     }
     let record = edge.record(|record| is_of(record, "connect", "10.0.2.2:70"));
     assert_eq!(record["status"], 403, "{record:#}");

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use hermes_proto::ip::{Fragment, ICMP, ICMPV6, Packet, TCP, UDP};
 
 use super::{Checksums, Stack, is_host};
+use crate::MAX_EVENTS;
 use crate::build::{self, IPV6};
 use crate::echo::EchoHandling;
 use crate::flow::{Ends, StackEvent};
 use crate::tcp::{ASKING, LONGEST_SYN, TcpPhase};
 use crate::udp::{self, UdpFlow};
-use crate::{MAX_EVENTS, MAX_HALF_OPEN, MAX_TCP, MAX_UDP};
 
 impl Stack {
     /// Handles a received packet.
@@ -64,7 +64,8 @@ impl Stack {
         }
         let first = packet.bytes();
         // Without room there is no answer: the client repeats its segment, and may be lucky then.
-        let is_full = self.tcp.len() >= MAX_TCP || self.half_open >= MAX_HALF_OPEN;
+        let limits = self.settings.limits;
+        let is_full = self.tcp.len() >= limits.tcp || self.half_open >= limits.half_open;
         if is_full || first.len() > LONGEST_SYN || !self.has_event_room() {
             self.counts.full += 1;
             return;
@@ -98,7 +99,7 @@ impl Stack {
                 self.counts.unknown += 1;
                 return;
             }
-            None if self.udp.len() >= MAX_UDP => {
+            None if self.udp.len() >= self.settings.limits.udp => {
                 self.counts.full += 1;
                 return;
             }
@@ -114,6 +115,10 @@ impl Stack {
         };
         if let Some(udp) = self.udp.get_mut(&flow) {
             udp.last = now;
+            if let Some(refusal) = udp.refusal {
+                self.answer_refused(packet.bytes(), refusal, now);
+                return;
+            }
         }
         self.events.push_back(StackEvent::Datagram {
             flow,
