@@ -41,7 +41,8 @@ pub(crate) fn check(root: &mut Map<String, Json>, tree: &Node, problems: &mut Ve
             [] => report(
                 path,
                 "the listener has no address".to_owned(),
-                "give one of `http`, `socks`, `tcp`, `udp`, `attach` and `tun`".to_owned(),
+                "give one of `http`, `socks`, `tcp`, `udp`, `attach`, `tun` and `capture`"
+                    .to_owned(),
             ),
             [kind] => take_others(listener, kind, |key, reason, remedy| {
                 report(child(&path, key), reason, remedy);

@@ -156,6 +156,7 @@ fn usage(key: &str) -> MachineUsage {
         "cgroups" => MachineUsage::ControlGroup,
         "key_file" if is_of_tls => MachineUsage::TlsKey,
         LOGGED if before.first() == Some(&"log") => MachineUsage::Write,
+        "exec" if before.last() == Some(&"capture") => MachineUsage::Socket,
         last if WRITTEN.contains(&last) => MachineUsage::Write,
         _ => MachineUsage::Read,
     }
@@ -225,6 +226,7 @@ mod tests {
             "cgroups",
             "client_ca_file",
             "crl_file",
+            "exec",
             "file",
             "files",
             "folder",
@@ -232,6 +234,7 @@ mod tests {
             "jwks_file",
             "key_file",
             "leases_file",
+            "network",
             "password_file",
             "preshared_key_file",
             "private_key_file",

@@ -49,7 +49,7 @@ fn one_key_says_the_kind() {
 
 #[test]
 fn every_listener_has_one_kind() {
-    let remedy = "give one of `http`, `socks`, `tcp`, `udp`, `attach` and `tun`";
+    let remedy = "give one of `http`, `socks`, `tcp`, `udp`, `attach`, `tun` and `capture`";
     finds(
         "  \"a.b\": {}\n  more: { user: bob }",
         &[

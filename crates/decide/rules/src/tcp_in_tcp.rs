@@ -52,7 +52,8 @@ fn sender<'a>(name: &'a str, listener: &'a Listener) -> Option<Sender<'a>> {
         ListenerKind::Http(_)
         | ListenerKind::Socks(_)
         | ListenerKind::Tcp(_)
-        | ListenerKind::Attach(_) => None,
+        | ListenerKind::Attach(_)
+        | ListenerKind::Capture(_) => None,
     }
 }
 

@@ -6,7 +6,7 @@
 //! that a service manager opened, [`descriptor_table`] names those that another process may have,
 //! [`handover`] gives them to it, [`shared_socket`] shares them with it; [`tls`] wraps streams;
 //! [`quic`] opens and accepts connections over UDP; [`dns`] resolves names; [`tun`] has packets of
-//! IP; [`network`] makes networks to try things in; [`machine`] finds out what the system allows;
+//! IP; [`capture`] leads the traffic of a program into one; [`network`] makes networks to try things in; [`machine`] finds out what the system allows;
 //! [`worker`] starts threads; [`drain`] ends their tasks.
 //!
 //! The crate knows no HTTP, no routes and no configuration file. Calls of one operating system are
@@ -22,6 +22,7 @@ pub mod activation;
 mod appended;
 pub mod background;
 mod bounded_file;
+pub mod capture;
 pub mod clock;
 pub mod connect;
 pub mod descriptor_table;

@@ -2,6 +2,7 @@
 //!
 //! These networks are separate from those of the machine, and end with this process.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
@@ -48,6 +49,20 @@ impl Network {
         });
         let namespace = joined(made.join())??;
         Ok(Self { namespace })
+    }
+
+    /// The one that this file stands for, such as `/run/netns/NAME`.
+    ///
+    /// # Errors
+    /// `InvalidInput`: the file stands for none.
+    pub fn of(file: File) -> io::Result<Self> {
+        if !os::is_network(&file) {
+            let reason = "the file is no network namespace";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
+        Ok(Self {
+            namespace: file.into(),
+        })
     }
 
     /// Does something in it, on a thread of its own: the sockets and processes that this makes stay there.

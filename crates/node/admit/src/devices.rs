@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::captures::Captures;
 use hermes_config::model::{Document, PacketTermination, Terminate};
 use hermes_net::tun::PassedDevices;
 use hermes_observe::MovedPath;
@@ -33,6 +34,8 @@ pub struct Devices {
     opened: tokio::sync::watch::Sender<u64>,
     /// One where routes end is gone.
     gone: Notify,
+    /// Captured networks, whose devices are not of this network.
+    captures: Captures,
 }
 
 /// A device that a route names.
@@ -159,6 +162,11 @@ impl ListenerDevice {
 }
 
 impl Devices {
+    /// The captured networks.
+    pub fn captures(&self) -> &Captures {
+        &self.captures
+    }
+
     /// Of a node with so many workers, those that were passed to it, and ports of WireGuard.
     pub fn new(workers: usize, passed: PassedDevices, ports: WireguardPorts) -> Self {
         Self {

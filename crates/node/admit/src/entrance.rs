@@ -76,6 +76,14 @@ impl Entrance {
         }
     }
 
+    /// The user whom the word of an ingress names, if it does.
+    pub fn proven_user(&self) -> Option<&str> {
+        match &self.proven {
+            Some(Proven::Word(user)) => Some(user),
+            Some(Proven::Identity(_)) | None => None,
+        }
+    }
+
     /// Whether clients are asked for a password now: whether they must show it; `None` where they are not asked.
     pub fn requires_password(&self) -> Option<bool> {
         let snapshot = self.worker.snapshot();

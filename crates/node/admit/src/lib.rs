@@ -14,6 +14,7 @@
 pub mod admission;
 pub mod alternative;
 pub mod buffered;
+pub mod captures;
 mod client_address;
 pub mod current_snapshot;
 pub mod decide;

@@ -40,6 +40,14 @@ pub struct Authenticator {
     ingress: Option<Arc<str>>,
 }
 
+/// Whose word about users a listener takes: its ingress, or the kernel of this machine about programs that are captured.
+fn word_of(listener: &Listener) -> Option<Arc<str>> {
+    let ingress = listener.ingress().map(|ingress| ingress.name.as_str());
+    let names_logins = listener.capture().is_some_and(|capture| capture.login);
+    let kernel = names_logins.then_some("capture");
+    ingress.or(kernel).map(Into::into)
+}
+
 impl Authenticator {
     /// Reads the files that `listener.auth` names. `path` is the listener's own path, e.g.
     /// `listeners.web`; `previous` is the authenticator before, parts of which are reused.
@@ -78,9 +86,7 @@ impl Authenticator {
                 bearer,
                 mtls: methods.mtls,
                 optional: methods.optional,
-                ingress: listener
-                    .ingress()
-                    .map(|ingress| ingress.name.as_str().into()),
+                ingress: word_of(listener),
             })
         } else {
             Err(errors)

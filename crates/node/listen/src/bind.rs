@@ -3,16 +3,21 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use hermes_config::model::ListenAddress;
 use hermes_net::listen::{self, Carries};
 use hermes_net::quic::steering;
 
 use super::Socket;
+use super::capture::network::NetworkSpec;
 use super::device_spec::DeviceSpec;
 
 /// Mode of a Unix socket that clients connect to: its owner's only.
 const UNIX_MODE: u32 = 0o600;
+
+/// Mode of a Unix socket that every program may connect to.
+const PROGRAMS_MODE: u32 = 0o666;
 
 /// The use of sockets. Whether those of streams serve `http` or `tcp` is not their business: that may change under them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +57,10 @@ pub(super) enum At {
     },
     /// At a TUN device.
     Device(Box<DeviceSpec>),
+    /// At a Unix socket that programs of every user may connect to: which of them are served, their credentials say.
+    Programs(PathBuf),
+    /// In a network namespace.
+    Network(Box<NetworkSpec>),
 }
 
 impl At {
@@ -93,7 +102,7 @@ impl Wanted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bound {
     Ip(SocketAddr),
-    Unix(std::path::PathBuf),
+    Unix(PathBuf),
     /// Attached to an upstream under a name.
     Upstream(String, String),
     /// A TUN device.
@@ -157,11 +166,12 @@ pub(super) fn bind(
             let name = device.settings.name.clone();
             Ok((Bound::Device(name), vec![Socket::Device(device.clone())]))
         }
-        At::Address(ListenAddress::Unix(path)) => {
-            let first = hermes_net::Listener::from(listen::unix(path, UNIX_MODE)?);
-            let shares = (0..workers).map(|_| first.try_clone().map(Socket::Stream));
-            Ok((Bound::Unix(path.clone()), shares.collect::<Result<_, _>>()?))
+        At::Network(network) => {
+            let name = network.path.display().to_string();
+            Ok((Bound::Device(name), vec![Socket::Network(network.clone())]))
         }
+        At::Address(ListenAddress::Unix(path)) => unix(path, UNIX_MODE, workers),
+        At::Programs(path) => unix(path, PROGRAMS_MODE, workers),
         At::Address(ListenAddress::Ip(address)) => {
             // SO_REUSEPORT would let us share the port of another process of the same user
             // unnoticed.
@@ -181,6 +191,16 @@ pub(super) fn bind(
             Ok((Bound::Ip(bound), all?))
         }
     }
+}
+
+/// A Unix socket, which all workers share.
+fn unix(path: &Path, mode: u32, workers: usize) -> io::Result<(Bound, Vec<Socket>)> {
+    let first = hermes_net::Listener::from(listen::unix(path, mode)?);
+    let shares = (0..workers).map(|_| first.try_clone().map(Socket::Stream));
+    Ok((
+        Bound::Unix(path.to_owned()),
+        shares.collect::<Result<_, _>>()?,
+    ))
 }
 
 fn one(address: SocketAddr, serves: Serves) -> io::Result<Socket> {

@@ -25,7 +25,7 @@ use ipnet::IpNet;
 use crate::device_leases;
 
 /// The MTU of devices for which none is configured: that of Ethernet, as servers behind them expect.
-const MTU: u16 = 1500;
+pub(crate) const MTU: u16 = 1500;
 
 /// Bounds of the datagrams of one flow that wait until its listener or route is known.
 #[doc(alias = "bound")]
@@ -266,10 +266,7 @@ impl NamesSpec {
     fn of(dns: &SplitDns) -> Self {
         Self {
             pool: dns.pool.iter().filter_map(prefix_of).collect(),
-            echo: match dns.echo {
-                None | Some(NamedEcho::Answer) => EchoHandling::Answer,
-                Some(NamedEcho::Refuse) => EchoHandling::HandOn,
-            },
+            echo: echo_of(dns),
         }
     }
 
@@ -308,6 +305,14 @@ fn mtu(configured: Option<u16>, wireguard: Option<&Wireguard>) -> u32 {
 
 fn queues(configured: Option<u16>) -> usize {
     configured.map_or(MAX_QUEUES, usize::from)
+}
+
+/// The handling of pings of names.
+pub(crate) fn echo_of(dns: &SplitDns) -> EchoHandling {
+    match dns.echo {
+        None | Some(NamedEcho::Answer) => EchoHandling::Answer,
+        Some(NamedEcho::Refuse) => EchoHandling::HandOn,
+    }
 }
 
 /// The further settings of a device of the kernel where routes end.

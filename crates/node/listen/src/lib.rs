@@ -5,6 +5,7 @@
 mod attach;
 mod bind;
 mod binder;
+mod capture;
 pub mod changes;
 mod device_leases;
 mod device_queues;
@@ -39,6 +40,7 @@ use hermes_net::{Listener, Watch};
 use hermes_plug::door::DoorId;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+pub use capture::network::NetworkSpec;
 pub use device_spec::DeviceSpec;
 pub use passed::PassedSockets;
 pub use table::ListenerTable;
@@ -72,6 +74,8 @@ pub enum Socket {
     Attachments(usize),
     /// A TUN device, which one worker makes and reads.
     Device(Box<DeviceSpec>),
+    /// The network namespace of a pod, which one worker captures.
+    Network(Box<NetworkSpec>),
 }
 
 impl Socket {
@@ -80,7 +84,7 @@ impl Socket {
         match self {
             Self::Stream(listener) => Some(listener.as_fd()),
             Self::Udp(shared) | Self::Quic(shared) => Some(shared.socket.as_fd()),
-            Self::Attachments(_) | Self::Device(_) => None,
+            Self::Attachments(_) | Self::Device(_) | Self::Network(_) => None,
         }
     }
 
@@ -89,7 +93,7 @@ impl Socket {
         match self {
             Self::Stream(listener) => listener.local_addr(),
             Self::Udp(shared) | Self::Quic(shared) => shared.socket.local_addr().ok(),
-            Self::Attachments(_) | Self::Device(_) => None,
+            Self::Attachments(_) | Self::Device(_) | Self::Network(_) => None,
         }
     }
 }
@@ -145,6 +149,9 @@ impl Door {
                     Ok(())
                 }
                 Socket::Device(device) => Box::pin(tun::serve(entrance, &device, &watch)).await,
+                Socket::Network(network) => {
+                    Box::pin(capture::network::serve(entrance, &network, &watch)).await
+                }
             };
 
             if let Err(error) = served {

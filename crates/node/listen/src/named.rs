@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use hermes_admit::entrance::Entrance;
-use hermes_config::model::{HostPort, OtherNames, SplitDns, Tun};
+use hermes_config::model::{HostPort, OtherNames, SplitDns};
 use hermes_exchange::{BegunFlow, Flows};
 use hermes_http::{Frame, Incoming, Outgoing, pipe};
 use hermes_net::dns::{ForeignAnswer, NameServers, NoQuestion, Question, QuestionRefusal};
 use hermes_net::{PeerAddress, StreamInfo, Watch};
 use hermes_observe::Periodic;
 use hermes_packet::tun::{
-    AskedFlow, DNS_PORT, FlowCarrier, NameQuestion, NamedHosts, TcpFlow, TunHub,
+    AskedFlow, CapturedNetwork, DNS_PORT, FlowCarrier, NameQuestion, NamedHosts, TcpFlow, TunHub,
 };
 use hermes_proto::fields::Fields;
 use hermes_rules::{OverlayNames, held_addresses};
@@ -40,10 +40,27 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Bytes of the length before each message (RFC 1035, section 4.2.2).
 const LENGTH: usize = 2;
 
+/// The device of a listener whose packets go to names.
+pub(super) enum NameDevice {
+    /// One of this machine, or of another one.
+    Hub(Arc<TunHub>),
+    /// That of a captured network.
+    Captured(Arc<CapturedNetwork>),
+}
+
+/// The description of the sender of a flow.
+pub(super) enum FlowSource {
+    /// The address from which it sends.
+    Itself,
+    /// This one, whatever address it has in its own network.
+    Of(Arc<StreamInfo>),
+}
+
 /// The name server at the device of a listener.
-struct NameServer {
+pub(super) struct NameServer {
     entrance: Entrance,
-    hub: Arc<TunHub>,
+    device: NameDevice,
+    source: FlowSource,
     names: Arc<NamedHosts>,
     flows: Arc<Flows>,
     answers: Mutex<Arc<Answers>>,
@@ -76,45 +93,84 @@ pub(super) async fn serve(entrance: Entrance, hub: Arc<TunHub>, watch: Watch) {
     let Some(names) = hub.names().cloned() else {
         return;
     };
-    let server = Arc::new(NameServer::new(entrance, hub.clone(), names.clone()));
-    let answer = async {
-        loop {
-            let question = names.next_question().await;
-            server.answer(question, &watch);
-        }
-    };
-    let begin = async {
-        loop {
-            let asked = names.stack().next_flow().await;
-            server.begin(asked, &watch);
-            // Others have their turn, however many flows a program asks for at once.
-            tokio::task::yield_now().await;
-        }
-    };
+    let device = NameDevice::Hub(hub.clone());
+    let server = NameServer::new(entrance, device, names.clone(), FlowSource::Itself);
     tokio::select! {
-        () = answer => {}
-        () = begin => {}
+        () = server.serve(&watch) => {}
         never = hub.carry_names() => match never {},
-        never = names.stack().keep_time() => match never {},
-        () = hub.closed() => {}
-        () = watch.forced() => {}
     }
     names.stack().close();
 }
 
+impl NameDevice {
+    fn name(&self) -> &str {
+        match self {
+            Self::Hub(hub) => hub.name(),
+            Self::Captured(_) => "captured network",
+        }
+    }
+
+    fn answer_name(&self, question: &NameQuestion, message: &[u8]) {
+        match self {
+            Self::Hub(hub) => hub.answer_name(question, message),
+            Self::Captured(network) => network.answer_name(question, message),
+        }
+    }
+
+    async fn closed(&self) {
+        match self {
+            Self::Hub(hub) => hub.closed().await,
+            Self::Captured(network) => network.closed().await,
+        }
+    }
+}
+
 impl NameServer {
-    fn new(entrance: Entrance, hub: Arc<TunHub>, names: Arc<NamedHosts>) -> Self {
+    /// The name server of these hosts.
+    pub(super) fn new(
+        entrance: Entrance,
+        device: NameDevice,
+        names: Arc<NamedHosts>,
+        source: FlowSource,
+    ) -> Arc<Self> {
         let flows = hermes_exchange::flows(entrance.clone(), Fields::new());
         let answers = Answers::of(&entrance, &names);
-        Self {
+        Arc::new(Self {
             entrance,
-            hub,
+            device,
+            source,
             names,
             flows: Arc::new(flows),
             answers: Mutex::new(Arc::new(answers)),
             forwarded: Arc::new(Semaphore::new(MAX_FORWARDED)),
             asking: Arc::new(Semaphore::new(MAX_ASKING)),
             full: Periodic::default(),
+        })
+    }
+
+    /// Answers questions and begins flows until the device is closed, or the node is told to end at once.
+    pub(super) async fn serve(self: &Arc<Self>, watch: &Watch) {
+        let names = &self.names;
+        let answer = async {
+            loop {
+                let question = names.next_question().await;
+                self.answer(question, watch);
+            }
+        };
+        let begin = async {
+            loop {
+                let asked = names.stack().next_flow().await;
+                self.begin(asked, watch);
+                // Others have their turn, however many flows a program asks for at once.
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = answer => {}
+            () = begin => {}
+            never = names.stack().keep_time() => match never {},
+            () = self.device.closed() => {}
+            () = watch.forced() => {}
         }
     }
 
@@ -136,13 +192,13 @@ impl NameServer {
     fn answer(self: &Arc<Self>, question: NameQuestion, watch: &Watch) {
         match self.reply(&question.message) {
             NameReply::Nothing => {}
-            NameReply::Now(answer) => self.hub.answer_name(&question, &answer),
+            NameReply::Now(answer) => self.device.answer_name(&question, &answer),
             NameReply::Forward(asked) => {
                 // Refused rather than queued: a resolver asks again by itself, and a queue would answer questions that no one waits for.
                 let Ok(permit) = self.forwarded.clone().try_acquire_owned() else {
                     self.count("crowded");
                     let answer = asked.refuse(QuestionRefusal::Failed);
-                    return self.hub.answer_name(&question, &answer);
+                    return self.device.answer_name(&question, &answer);
                 };
                 let own = self.clone();
                 let forced = watch.clone();
@@ -163,7 +219,7 @@ impl NameServer {
             None => None,
         };
         let answer = self.forwarded_answer(&answers, answer, asked);
-        self.hub.answer_name(&question, &answer);
+        self.device.answer_name(&question, &answer);
     }
 
     /// The answer to a question that was forwarded.
@@ -188,7 +244,7 @@ impl NameServer {
         self.count("rebound");
         let name = asked.name().unwrap_or_default();
         tracing::debug!(
-            device = self.hub.name(),
+            device = self.device.name(),
             name,
             "an answer of others leads to names of the overlay"
         );
@@ -255,7 +311,7 @@ impl NameServer {
                 // Programs repeat questions that get no answer.
                 if let Some(questions) = self.full.count(1, Instant::now()) {
                     tracing::warn!(
-                        device = self.hub.name(),
+                        device = self.device.name(),
                         name,
                         questions,
                         "a name gets no address: {full}; a larger `pool` has room for more names"
@@ -283,19 +339,23 @@ impl NameServer {
             }
             return;
         }
-        let Some(name) = self.names.name(target.ip()) else {
-            return;
+        let host = match self.names.name(target.ip()) {
+            Some(name) => name.to_string(),
+            None if self.names.reaches(target.ip()) => target.ip().to_string(),
+            None => return,
         };
-
         let target = HostPort {
-            host: name.to_string(),
+            host,
             port: target.port(),
         };
         self.flows.clone().begin(
             &self.entrance.worker.shared.drain,
             BegunFlow {
                 target,
-                source: Arc::new(source(client)),
+                source: match &self.source {
+                    FlowSource::Itself => Arc::new(source(client)),
+                    FlowSource::Of(source) => source.clone(),
+                },
                 carrier,
             },
         );
@@ -324,7 +384,7 @@ impl NameServer {
             };
             tokio::select! {
                 _ = both => drop(permit),
-                () = own.hub.closed() => {}
+                () = own.device.closed() => {}
                 () = forced.forced() => {}
             }
         });
@@ -369,7 +429,7 @@ impl Answers {
         let mut entrance = entrance.clone();
         let rules = entrance.renew();
         // A listener that is gone is about to be closed.
-        let Some(dns) = rules.config.tun().and_then(Tun::dns) else {
+        let Some(dns) = rules.config.dns() else {
             return Self {
                 revision: snapshot.revision,
                 names: OverlayNames::default(),

@@ -13,7 +13,7 @@ use hermes_net::{Acceptor, Listener, Stream, Watch};
 use hermes_observe::ConnectionGuard;
 
 use super::http::Client;
-use super::{http, proxy_header, tcp};
+use super::{capture, http, proxy_header, tcp};
 
 /// Accepts connections until told to stop; then those that the kernel has accepted already.
 pub(super) async fn serve(
@@ -83,7 +83,9 @@ fn spawn(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
 fn serve_known(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
     let own = watch.clone();
     let config = &entrance.rules.config;
-    if config.tcp().is_some() || config.socks().is_some() {
+    if config.capture().is_some() {
+        watch.spawn(capture::programs::connection(entrance, stream, own, held));
+    } else if config.tcp().is_some() || config.socks().is_some() {
         watch.spawn(tcp::connection(entrance, stream, own, held));
     } else {
         watch.spawn(http::connection(Client::new(entrance, stream, own, held)));

@@ -1,9 +1,10 @@
 //! The sockets that a listener asks for.
 
-use hermes_config::model::{Attach, Document, HttpVersion, Listener, ListenerKind};
+use hermes_config::model::{Attach, Capture, Document, HttpVersion, Listener, ListenerKind};
 use hermes_rules::versions;
 
 use super::bind::{At, Serves, Wanted};
+use super::capture::network::NetworkSpec;
 use super::device_spec::DeviceSpec;
 
 /// Attachments that a listener keeps where the configuration says nothing: so that one worker, or one endpoint, may fail.
@@ -43,10 +44,19 @@ pub(super) fn wanted(
             let device = Box::new(DeviceSpec::of_listener(&listener.tun));
             one(Serves::Packets, At::Device(device))
         }
+        ListenerKind::Capture(listener) => captured(&listener.capture),
     };
 
     let parts = parts.into_iter().flatten();
     parts.map(|(serves, at)| Wanted { serves, at })
+}
+
+fn captured(capture: &Capture) -> [Option<(Serves, At)>; 2] {
+    let programs = capture.exec.as_ref().map(|path| path.0.clone());
+    let programs = programs.map(|path| (Serves::Streams, At::Programs(path)));
+    let network = NetworkSpec::of(capture);
+    let network = network.map(|network| (Serves::Packets, At::Network(Box::new(network))));
+    [programs, network]
 }
 
 fn one(serves: Serves, at: At) -> [Option<(Serves, At)>; 2] {

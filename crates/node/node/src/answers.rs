@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use hermes_acme::Progress;
+use hermes_admit::captures::SeenCapture;
 use hermes_admit::devices::{MissingDevice, SeenDevice};
 use hermes_admit::joins::JoinView;
 use hermes_admit::memory_limits::{HolderView, MemoryView};
@@ -129,6 +130,9 @@ pub struct LiveExchanges {
 /// The use that a node makes of its machine.
 #[derive(Debug, Serialize)]
 pub struct MachineStatus {
+    /// The captured networks: those of programs, and those of pods.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub captures: Vec<SeenCapture>,
     /// The servers that resolve names.
     pub dns: NameServers,
     /// Datagrams of sockets that other processes have too, once there are any.

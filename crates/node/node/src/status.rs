@@ -90,6 +90,7 @@ impl Node {
 
     fn machine_status(&self) -> MachineStatus {
         MachineStatus {
+            captures: self.shared.devices.captures().views(),
             dns: NameServers {
                 servers: self.resolver.servers(),
             },

@@ -69,7 +69,9 @@ impl LineShares {
 
         let all = match owner {
             Owner::User(_) => &mut self.about_users,
-            Owner::Source(_) | Owner::Listener(_) | Owner::Local => &mut self.about_strangers,
+            Owner::Source(_) | Owner::Listener(_) | Owner::LocalUser(_) | Owner::Local => {
+                &mut self.about_strangers
+            }
         };
         let own = self.told.get(&owner).copied().unwrap_or_default();
         if own >= self.most.min(ALL - *all) {

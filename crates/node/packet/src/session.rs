@@ -73,7 +73,7 @@ pub(crate) trait SessionFlow: Send + Sync {
     /// Keeps the ports through a silence of this length.
     fn outlast(&self, silence: Duration);
 
-    /// Tells whoever sends from the ports that there is no tunnel, and why.
+    /// Tells the sender at the ports that there is no tunnel, and why.
     fn refuse(&self, reason: &RefusalReason);
 
     /// Sends datagrams of `segment` bytes, or one. A datagram that is too long, or finds no room, is lost.

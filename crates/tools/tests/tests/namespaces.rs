@@ -4,6 +4,8 @@
 
 #[path = "namespaces/admin_socket.rs"]
 mod admin_socket;
+#[path = "namespaces/captured.rs"]
+mod captured;
 #[path = "namespaces/carriers.rs"]
 mod carriers;
 #[path = "namespaces/clients.rs"]

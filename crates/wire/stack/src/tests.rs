@@ -758,7 +758,7 @@ fn a_flood_of_clients_is_bounded() {
     // Unanswered connections do not stay for ever.
     stack.handle_timeout(now + tcp::ASKING);
     assert_eq!(stack.flows(), [0, 0]);
-    // Nobody has answered for their targets, so they hear nothing.
+    // No one has answered for their targets, so they hear nothing.
     assert!(!stack.has_transmit());
 }
 

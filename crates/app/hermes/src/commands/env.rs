@@ -55,6 +55,11 @@ impl Source {
 }
 
 impl Source {
+    /// Which running node is meant.
+    pub fn which(&self) -> &Which {
+        &self.which
+    }
+
     /// The listener for programs of the only node that has one, of several that run: a hub and a device on one machine are told apart by it.
     async fn only_for_programs(&self) -> Option<String> {
         let running = admin::all();

@@ -8,8 +8,10 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
+use super::SplitDns;
 use super::answer::AltSvc;
 use super::attach::Attach;
+use super::capture::Capture;
 use super::client_address::ClientAddress;
 use super::listener::{Auth, Forged, Limits, Listener, ServerTls, ServerTlsChoice};
 use super::pac::Pac;
@@ -44,7 +46,7 @@ fn socks_ingress(name: &str) -> PlugUse {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "a listener has one of `http`, `socks`, `tcp`, `udp`, `attach` and `tun`"
+    expecting = "a listener has one of `http`, `socks`, `tcp`, `udp`, `attach`, `tun` and `capture`"
 )]
 pub enum ListenerKind {
     /// Requests.
@@ -59,6 +61,8 @@ pub enum ListenerKind {
     Attach(AttachListener),
     /// IP packets.
     Tun(TunListener),
+    /// Traffic of programs that know nothing of it.
+    Capture(CaptureListener),
 }
 
 /// A listener for HTTP.
@@ -178,6 +182,15 @@ pub struct TunListener {
     pub tun: Tun,
 }
 
+/// A listener that takes the traffic of programs that know no proxy.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct CaptureListener {
+    /// Take connections, datagrams and questions for names of programs that know no proxy; each becomes an exchange for its original
+    /// destination.
+    pub capture: Box<Capture>,
+}
+
 /// The kinds of requests that a listener takes, and the fields that clients may set.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct Requests {
@@ -228,6 +241,7 @@ impl ListenerKind {
             Self::Udp(_) => "udp",
             Self::Attach(_) => "attach",
             Self::Tun(_) => "tun",
+            Self::Capture(_) => "capture",
         }
     }
 
@@ -238,7 +252,7 @@ impl ListenerKind {
             Self::Socks(socks) => Some(&socks.address),
             Self::Tcp(tcp) => Some(&tcp.address),
             Self::Udp(udp) => Some(&udp.address),
-            Self::Attach(_) | Self::Tun(_) => None,
+            Self::Attach(_) | Self::Tun(_) | Self::Capture(_) => None,
         }
     }
 }
@@ -309,6 +323,22 @@ impl Listener {
         }
     }
 
+    /// Whose traffic it captures, if it does.
+    pub fn capture(&self) -> Option<&Capture> {
+        match &self.kind {
+            ListenerKind::Capture(listener) => Some(&*listener.capture),
+            _ => None,
+        }
+    }
+
+    /// Its answers to questions for names, if it gives any.
+    pub fn dns(&self) -> Option<&SplitDns> {
+        match &self.kind {
+            ListenerKind::Capture(listener) => Some(listener.capture.dns()),
+            _ => self.tun()?.dns(),
+        }
+    }
+
     /// The rules for its requests, where requests enter.
     pub fn requests(&self) -> Option<&Requests> {
         match &self.kind {
@@ -317,7 +347,8 @@ impl Listener {
             ListenerKind::Socks(_)
             | ListenerKind::Tcp(_)
             | ListenerKind::Udp(_)
-            | ListenerKind::Tun(_) => None,
+            | ListenerKind::Tun(_)
+            | ListenerKind::Capture(_) => None,
         }
     }
 
@@ -327,7 +358,10 @@ impl Listener {
             ListenerKind::Http(http) => Some(&http.introduction),
             ListenerKind::Tcp(tcp) => Some(&tcp.introduction),
             ListenerKind::Socks(socks) => Some(&socks.introduction),
-            ListenerKind::Udp(_) | ListenerKind::Attach(_) | ListenerKind::Tun(_) => None,
+            ListenerKind::Udp(_)
+            | ListenerKind::Attach(_)
+            | ListenerKind::Tun(_)
+            | ListenerKind::Capture(_) => None,
         }
     }
 
@@ -339,7 +373,8 @@ impl Listener {
             ListenerKind::Http(_)
             | ListenerKind::Socks(_)
             | ListenerKind::Attach(_)
-            | ListenerKind::Tun(_) => None,
+            | ListenerKind::Tun(_)
+            | ListenerKind::Capture(_) => None,
         }
     }
 

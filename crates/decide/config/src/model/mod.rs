@@ -10,6 +10,7 @@ mod attach;
 mod authorize;
 mod bind;
 mod broadcast;
+mod capture;
 mod chain;
 mod client_address;
 mod credentials;
@@ -51,6 +52,7 @@ pub use attach::{Attach, AttachAs, AttachDetails};
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
 pub use bind::Bind;
 pub use broadcast::{Broadcast, Otherwise, Reply};
+pub use capture::Capture;
 pub use chain::Chain;
 pub use client_address::ClientAddress;
 pub use credentials::{Credentials, RequestField};
@@ -65,8 +67,8 @@ pub use listener::{
     Auth, AuthMethods, AuthMode, Basic, Bearer, Forged, Limits, Listener, ServerTls, UserLimits,
 };
 pub use listener_kind::{
-    AttachListener, HttpListener, ListenerKind, ProxyHeaders, Purpose, Requests, SOCKS,
-    SOCKS_EXPERIMENTAL, SocksListener, TcpListener, TunListener, UdpListener,
+    AttachListener, CaptureListener, HttpListener, ListenerKind, ProxyHeaders, Purpose, Requests,
+    SOCKS, SOCKS_EXPERIMENTAL, SocksListener, TcpListener, TunListener, UdpListener,
 };
 pub(crate) use listener_kind::{KindKeys, kinds_in};
 pub use memory::Memory;

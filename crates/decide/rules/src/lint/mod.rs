@@ -8,6 +8,7 @@ mod attach;
 mod authorize;
 mod bind;
 mod broadcast;
+mod capture;
 mod chains;
 mod changes;
 mod custody;
@@ -47,7 +48,7 @@ pub(crate) use users::each_user;
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Problem> {
-    let lists: [&[Check]; 32] = [
+    let lists: [&[Check]; 33] = [
         node::CHECKS,
         listeners::CHECKS,
         acme::CHECKS,
@@ -78,6 +79,7 @@ pub fn lint(document: &Document) -> Vec<Problem> {
         trace::CHECKS,
         split_tunnels::CHECKS,
         tun::CHECKS,
+        capture::CHECKS,
         split_dns::CHECKS,
         wireguard::CHECKS,
     ];

@@ -36,7 +36,9 @@ pub enum Owner {
     Source(IpAddr),
     /// Clients of a UDP listener, by its name: before a tunnel is open their addresses may be forged.
     Listener(Box<str>),
-    /// Programs of this machine that come by a Unix socket and have no name.
+    /// Programs of a user of this machine, by number, that come by a Unix socket and have no name.
+    LocalUser(u32),
+    /// Programs of this machine of which not even that is known.
     Local,
 }
 
@@ -47,7 +49,10 @@ impl Owner {
         match (user, peer.ip()) {
             (Some(user), _) => Self::User(user.into()),
             (None, Some(ip)) => Self::Source(network(ip)),
-            (None, None) => Self::Local,
+            (None, None) => match peer {
+                PeerAddress::Unix { uid: Some(uid) } => Self::LocalUser(*uid),
+                _ => Self::Local,
+            },
         }
     }
 }
@@ -58,6 +63,7 @@ impl fmt::Display for Owner {
             Self::User(name) => write!(f, "user {name}"),
             Self::Source(ip) => write!(f, "source {ip}"),
             Self::Listener(name) => write!(f, "listener {name}"),
+            Self::LocalUser(uid) => write!(f, "local programs of user {uid}"),
             Self::Local => f.write_str("local programs"),
         }
     }

@@ -33,6 +33,7 @@ mod network;
 mod open_sockets;
 mod pipe;
 mod probe;
+mod program_space;
 mod route_rules;
 mod tcp_info;
 mod tun;
@@ -46,13 +47,16 @@ pub use local_meeting::{
     accept_local, connect_local, listen_local, local_names, local_process, socket_number,
 };
 pub use masquerade::masquerades;
-pub use network::{add_cable, enter_network, new_network};
+pub use network::{add_cable, enter_network, is_network, new_network};
 pub use open_sockets::mark_open;
 pub use pipe::Pipe;
 pub use probe::{echo_socket, mark, receive_merged, send_cut, take_foreign_addresses};
+pub use program_space::{
+    allow_pings, cover_file, cover_folder, enter_program_space, watch_process,
+};
 pub use route_rules::{add_exception, exceptions, remove_exception};
 pub use tcp_info::round_trip;
-pub use tun::{open_tun, tun_cuts_udp};
+pub use tun::{foreign_tun, open_tun, tun_cuts_udp};
 
 /// Sets a connection's congestion control to the algorithm of this name (`tcp(7)`,
 /// `TCP_CONGESTION`).

@@ -22,15 +22,16 @@ pub(crate) use sender_condition::{CGROUP_MARK, OWN_MARK};
 
 pub use system::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, accept_local, add_cable, add_exception,
-    adopt, allow_dumps, allow_fragments, attach_reuseport_filter, attach_tls, bind_to_interface,
-    choose_port_when_connected, connect_local, datagram_socket, echo_socket, enter_network,
-    exceptions, forbid_fragments, forget_variables, forwarded_families, give_tls_keys, host_name,
+    adopt, allow_dumps, allow_fragments, allow_pings, attach_reuseport_filter, attach_tls,
+    bind_to_interface, choose_port_when_connected, connect_local, cover_file, cover_folder,
+    datagram_socket, echo_socket, enter_network, enter_program_space, exceptions, forbid_fragments,
+    foreign_tun, forget_variables, forwarded_families, give_tls_keys, host_name, is_network,
     is_transparent, listen_local, local_addresses, local_names, local_process, mark, mark_open,
     masquerades, new_network, note_arrivals, open_tun, passed_kind, path_mtu, peer_uid,
     prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
     remove_exception, report_errors, round_trip, send_close_notify, send_cut, set_congestion,
     socket_number, take_echo_error, take_foreign_addresses, take_queued_error, take_tls_control,
-    tun_cuts_udp, use_small_pages,
+    tun_cuts_udp, use_small_pages, watch_process,
 };
 
 /// One instruction of the classic packet filter (BPF): code, jumps if true and if false, and a constant.

@@ -453,3 +453,55 @@ pub fn attach_reuseport_filter(
 ) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+/// Other systems than Linux have no surroundings of one program.
+///
+/// # Errors
+/// Always.
+pub fn enter_program_space() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// As [`enter_program_space`].
+///
+/// # Errors
+/// Always.
+pub fn allow_pings() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// As [`enter_program_space`].
+///
+/// # Errors
+/// Always.
+pub fn cover_folder(_folder: &std::path::Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// As [`enter_program_space`].
+///
+/// # Errors
+/// Always.
+pub fn cover_file(_file: &std::path::Path, _content: &[u8]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Other systems than Linux have no TUN devices of this kind.
+///
+/// # Errors
+/// Always.
+pub fn foreign_tun(_queue: &std::os::fd::OwnedFd) -> io::Result<String> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Only Linux tells of the end of a process by a descriptor.
+#[must_use]
+pub fn watch_process(_connection: &impl std::os::fd::AsFd) -> Option<std::os::fd::OwnedFd> {
+    None
+}
+
+/// Other systems than Linux have no networks of a process.
+#[must_use]
+pub fn is_network(_file: &impl std::os::fd::AsFd) -> bool {
+    false
+}

@@ -17,4 +17,4 @@ pub use bypass::Past;
 pub use device::{MAX_QUEUES, TunDevice, TunError, TunSettings};
 pub use passed_devices::PassedDevices;
 pub use queue::{HEADER_BYTES, TunPort, TunQueue, TunWriter};
-pub use senders::{Senders, SystemUsers};
+pub use senders::{Senders, SystemUsers, account_name, own_uid};

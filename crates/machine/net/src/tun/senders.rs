@@ -33,6 +33,19 @@ pub enum SystemUsers {
 /// The last number of a user: the next one means "no user".
 const LAST_USER: u32 = u32::MAX - 1;
 
+/// The name of the account with this number, as this machine knows it. May ask a directory on another machine, and wait for it.
+#[must_use]
+pub fn account_name(uid: u32) -> Option<String> {
+    let found = User::from_uid(nix::unistd::Uid::from_raw(uid));
+    Some(found.ok()??.name)
+}
+
+/// The number of the user of this process.
+#[must_use]
+pub fn own_uid() -> u32 {
+    nix::unistd::Uid::effective().as_raw()
+}
+
 /// The senders that a device takes packets of, in the kernel's form.
 #[derive(Debug)]
 pub(super) struct Selection {

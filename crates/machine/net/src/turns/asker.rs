@@ -17,12 +17,16 @@ impl Asker {
         Self(SECRET.get_or_init(RandomState::new).hash_one(who))
     }
 
-    /// The user, or the source of `peer` where no one knows the user: an address, the network of 64 bits for IPv6.
+    /// The user, or the source of `peer` where no one knows the user: an address, the network of 64 bits for IPv6, or a user of this
+    /// machine.
     #[must_use]
     pub fn user_or_source(user: Option<&str>, peer: &PeerAddress) -> Self {
         match user {
             Some(user) => Self::of(("user", user)),
-            None => Self::of(("source", peer.ip().map(network))),
+            None => match peer {
+                PeerAddress::Ip(address) => Self::of(("source", network(address.ip()))),
+                PeerAddress::Unix { uid } => Self::of(("local", uid)),
+            },
         }
     }
 }

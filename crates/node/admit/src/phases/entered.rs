@@ -87,7 +87,8 @@ impl Entered {
 
 fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
     // Of a device, every exchange but a tunnel of packets is a flow of packets.
-    let is_flow = listener.config.tun().is_some() && arrival.head().kind() != Kind::ConnectIp;
+    let is_flow = (listener.config.tun().is_some() || listener.config.capture().is_some())
+        && arrival.head().kind() != Kind::ConnectIp;
     let protocol = match arrival {
         _ if is_flow => "ip",
         Arrival::Packets(packets) if packets.end.session().is_some() => "udp",

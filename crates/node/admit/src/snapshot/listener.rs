@@ -326,7 +326,11 @@ impl ListenerRules {
             ListenerKind::Http(_) | ListenerKind::Socks(_) | ListenerKind::Attach(_) => {
                 SESSIONS_PER_USER
             }
-            ListenerKind::Tcp(_) | ListenerKind::Udp(_) | ListenerKind::Tun(_) => usize::MAX,
+            // Each captured network has bounds of its own.
+            ListenerKind::Tcp(_)
+            | ListenerKind::Udp(_)
+            | ListenerKind::Tun(_)
+            | ListenerKind::Capture(_) => usize::MAX,
         }
     }
 

@@ -75,9 +75,10 @@ impl SupposedRequest {
             ListenerKind::Tcp(tcp) => opening_head::connect(tcp.purpose.target.as_ref()?),
             ListenerKind::Udp(udp) => opening_head::connect_udp(udp.purpose.target.as_ref()?)?,
             ListenerKind::Tun(own) => opening_head::connect_ip(None, own.tun.super_packets()),
-            ListenerKind::Http(_) | ListenerKind::Socks(_) | ListenerKind::Attach(_) => {
-                return None;
-            }
+            ListenerKind::Http(_)
+            | ListenerKind::Socks(_)
+            | ListenerKind::Attach(_)
+            | ListenerKind::Capture(_) => return None,
         };
         Self::of_head(head).ok()
     }

@@ -113,7 +113,7 @@ async fn ask(
     let request = request
         .body(Full::new(body))
         .map_err(|error| broken(&error))?;
-    let stream = connect(socket).await?;
+    let stream = connect_trusted(socket).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| broken(&error))?;
@@ -143,7 +143,10 @@ async fn ask(
 }
 
 /// Connects to a socket that only this user, root or the user of its folder can serve, and checks who does.
-async fn connect(socket: &Path) -> Result<UnixStream, AdminError> {
+///
+/// # Errors
+/// There is no such socket, or someone else serves it.
+pub async fn connect_trusted(socket: &Path) -> Result<UnixStream, AdminError> {
     let foreign = |reason: String| AdminError::Foreign {
         socket: socket.to_owned(),
         reason,

@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use hermes_ip::offload::{OffloadHeader, Offloaded, segment};
+use hermes_stack::Checksums;
 
 use super::device_queues::ClaimedQueue;
 use super::end::TunEnd;
@@ -141,7 +142,7 @@ impl TunHub {
         let checked = led.header.check(packet).ok()?;
         match self.names_at(checked.packet().destination()) {
             Some(names) => segment(&checked, room, |packet| {
-                if let Some(error) = names.take(packet) {
+                if let Some(error) = names.take(packet, Checksums::Verify) {
                     self.device.answer(&error);
                 }
             }),

@@ -11,6 +11,7 @@ use hermes_ip::{
 };
 use hermes_proto::ip::IpPrefix;
 use hermes_rules::packets::OpenedBy;
+use hermes_stack::Checksums;
 use ipnet::IpNet;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -424,7 +425,7 @@ impl TunEnd {
     /// Gives the device an answer to a packet that it sent into the tunnel, such as an ICMP error.
     pub(super) fn tell_device(&self, hub: &TunHub, packet: &[u8]) {
         match &self.stack {
-            Some(stack) => stack.handle_packet(packet),
+            Some(stack) => stack.handle_packet(packet, Checksums::Verify),
             None => hub.device.answer(packet),
         }
     }

@@ -11,6 +11,10 @@ use super::flow_error::FlowError;
 #[doc(alias = "bound")]
 pub(super) const CONNECTION: usize = 36 << 10;
 
+/// Bytes of a connection that waits for its target, with the exchange that asks for it.
+#[doc(alias = "bound")]
+pub(super) const ASKED: usize = 16 << 10;
+
 /// Bytes of a pair of UDP ports, its session and the exchange that carries it, without datagrams that wait.
 #[doc(alias = "bound")]
 pub(super) const PORTS: usize = 16 << 10;

@@ -10,7 +10,7 @@ use http::StatusCode;
 pub(super) fn of_reason(reason: &RefusalReason) -> FlowRefusal {
     use ProxyError as Error;
     match reason.error {
-        // Nobody answered in time: a client hears nothing of its own packets either, and has a time-out of its own.
+        // No one answered in time: a client hears nothing of its own packets either, and has a time-out of its own.
         Error::ConnectionTimeout
         | Error::ConnectionReadTimeout
         | Error::ConnectionWriteTimeout

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
-use super::flow_charges::{CONNECTION, FlowCharges, FlowKind, PORTS, charge_connection};
+use super::flow_charges::{ASKED, CONNECTION, FlowCharges, FlowKind, PORTS, charge_connection};
 use super::flow_error::FlowError;
 use super::tcp_flow::{FlowProgress, TcpFlow};
 use super::udp_flow::UdpFlow;
@@ -239,8 +239,8 @@ impl FlowStack {
     }
 
     /// Takes a packet that came out of a tunnel.
-    pub(super) fn handle_packet(self: &Arc<Self>, packet: &[u8]) {
-        self.with(|stack, now| stack.handle_packet(packet, Checksums::Verify, now));
+    pub(super) fn handle_packet(self: &Arc<Self>, packet: &[u8], checksums: Checksums) {
+        self.with(|stack, now| stack.handle_packet(packet, checksums, now));
     }
 
     /// Takes packets that came out of a tunnel under one lock; `packets` gives each of them to its argument.
@@ -471,6 +471,13 @@ impl FlowStack {
                 client,
                 target,
             } if !state.is_closed => {
+                // The client repeats its segment, and there may be room then.
+                if !self.charge_asked(state, flow) {
+                    state
+                        .stack
+                        .refuse(flow, FlowRefusal::Silence, Instant::now());
+                    return;
+                }
                 let carrier = self.tcp_carrier(state, flow);
                 let flow = AskedFlow {
                     client,
@@ -557,11 +564,20 @@ impl FlowStack {
 
     /// Charges a pair of ports to its owner; false where that has no room.
     fn charge_ports(&self, state: &mut FlowState, flow: FlowId) -> bool {
+        self.charge(state, flow, FlowKind::Udp, PORTS)
+    }
+
+    /// Charges a connection that waits for its target to its owner; false where that has no room.
+    fn charge_asked(&self, state: &mut FlowState, flow: FlowId) -> bool {
+        self.charge(state, flow, FlowKind::Tcp, ASKED)
+    }
+
+    fn charge(&self, state: &mut FlowState, flow: FlowId, kind: FlowKind, bytes: usize) -> bool {
         let Some(account) = self.account.get() else {
             return true;
         };
-        let charge = account.charge(Purpose::Stack, PORTS).ok();
-        let charged = charge.map(|charge| state.charges.enter(flow, FlowKind::Udp, charge));
+        let charge = account.charge(Purpose::Stack, bytes).ok();
+        let charged = charge.map(|charge| state.charges.enter(flow, kind, charge));
         charged.is_some()
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use hermes_ip::offload::{Coalescer, OffloadHeader};
 use hermes_net::tun::{PassedDevices, TunDevice, TunSettings};
-use hermes_stack::StackSettings;
+use hermes_stack::{Checksums, StackSettings};
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -197,7 +197,7 @@ impl HubDevice {
             Self::Remote(remote) => remote.send_one(packet),
             Self::Stack(stack) => {
                 if let Some(own) = stack.own() {
-                    own.handle_packet(packet);
+                    own.handle_packet(packet, Checksums::Verify);
                 }
             }
         }

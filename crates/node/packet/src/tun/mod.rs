@@ -7,6 +7,7 @@
 //! - [`TunTunnel`]: one tunnel's share of it, a [`Device`](super::Device); gone when it is dropped.
 //! - [`carry`]: carries a tunnel to its end.
 //! - [`NamedHosts`]: names of the overlay behind addresses of a client's device.
+//! - [`CapturedNetwork`]: a network that has no other way out, whose flows go to names and to real addresses.
 //!
 //! Packets are cut, and their checksums completed, where they enter a tunnel; where they leave one, those of a flow are merged again,
 //! so that the kernel takes many at once. Between two ends that [agreed](hermes_ip::offload::agreement), they stay whole, and take the
@@ -18,6 +19,7 @@
 
 mod assigned_addresses;
 mod assignment;
+mod captured_network;
 mod carry;
 mod device_group;
 mod device_queues;
@@ -64,6 +66,7 @@ mod udp_flow;
 mod wanted_addresses;
 mod wireguard_ports;
 
+pub use captured_network::{CAPTURED_LIMITS, CapturedNetwork};
 pub use carry::{DeviceClient, carry, take};
 pub use device_queues::ClaimedQueue;
 pub use device_view::{ClientTunnel, DeviceView, Ipv6Proof};

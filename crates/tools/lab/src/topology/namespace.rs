@@ -53,7 +53,7 @@ impl Namespace {
     }
 
     /// The file that stands for the namespace.
-    pub(crate) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("/proc/{}/ns/net", self.holder.id())
     }
 

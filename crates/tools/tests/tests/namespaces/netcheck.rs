@@ -61,7 +61,7 @@ fn root_may_do_what_a_tun_needs_and_nothing_is_left_behind() {
         &topology,
         &[
             "--require",
-            "tun,netlink,netlink-change,masquerade,mark,cgroups,tproxy,http3,gso,gro",
+            "tun,netlink,netlink-change,masquerade,mark,cgroups,tproxy,http3,gso,gro,capture",
         ],
     );
     assert_eq!(code, Some(0), "{said:#}");

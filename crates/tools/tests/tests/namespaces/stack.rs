@@ -48,7 +48,8 @@ impl Echo {
     fn handle(&mut self, event: StackEvent, now: Instant) {
         match event {
             StackEvent::TcpAsked { flow, target, .. } if target.port() == CLOSED => {
-                self.stack.refuse(flow, now);
+                self.stack
+                    .refuse(flow, hermes_stack::FlowRefusal::Reset, now);
             }
             StackEvent::TcpAsked { flow, .. } => self.stack.accept(flow, 64 << 10, 7, now),
             StackEvent::Datagram { flow, payload } => {

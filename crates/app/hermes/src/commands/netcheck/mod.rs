@@ -3,6 +3,7 @@
 //! Everything is found out by trying it, as this user and in this network namespace: see [`hermes_net::machine`] and
 //! [`hermes_node::trial::measure_path`]. No other program is run.
 
+mod capture;
 mod remedy;
 
 use std::net::{SocketAddr, SocketAddrV6};
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::{Colour, Output};
+use capture::CaptureFinding;
 use remedy::Situation;
 
 /// Arguments of `hermes netcheck`.
@@ -30,19 +32,25 @@ pub struct Netcheck {
     /// Fail unless all of these work, e.g. `tun,netlink-change`; `path` is every path that is tried.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     require: Vec<Requirement>,
+    /// Moves into the network of a captured program, and ends: what this command runs to try that.
+    #[arg(long, hide = true)]
+    in_captured_network: bool,
 }
 
 /// A requirement of `--require`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Requirement {
     Feature(Feature),
+    /// `hermes exec --capture`.
+    Capture,
     /// QUIC, or at least TCP, reaches every server.
     Path,
 }
 
 impl Requirement {
-    const ALL: [Self; Feature::ALL.len() + 1] = {
-        let mut all = [Self::Path; Feature::ALL.len() + 1];
+    const ALL: [Self; Feature::ALL.len() + 2] = {
+        let mut all = [Self::Path; Feature::ALL.len() + 2];
+        all[Feature::ALL.len()] = Self::Capture;
         let mut at = 0;
         while at < Feature::ALL.len() {
             all[at] = Self::Feature(Feature::ALL[at]);
@@ -60,6 +68,7 @@ impl ValueEnum for Requirement {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self {
             Self::Feature(feature) => PossibleValue::new(words(*feature).0),
+            Self::Capture => PossibleValue::new("capture"),
             Self::Path => {
                 PossibleValue::new("path").help("QUIC, or at least TCP, reaches every server")
             }
@@ -116,6 +125,9 @@ impl PathFinding {
 /// # Errors
 /// A file is not valid; or something that is required does not work.
 pub async fn run(netcheck: &Netcheck, output: Output) -> Result<(), Failure> {
+    if netcheck.in_captured_network {
+        return capture::enter();
+    }
     let servers = servers(&netcheck.paths)?;
     let situation = Situation::of_this_process();
 
@@ -129,8 +141,10 @@ pub async fn run(netcheck: &Netcheck, output: Output) -> Result<(), Failure> {
         features.push(FeatureFinding { feature, outcome });
     }
 
+    let captured = capture::try_out();
     if !output.json {
         show_features(&features, &situation, output);
+        show_capture(&captured, output);
     }
     let mut paths = Vec::new();
     for server in servers {
@@ -142,9 +156,11 @@ pub async fn run(netcheck: &Netcheck, output: Output) -> Result<(), Failure> {
     }
 
     if output.json {
-        output.value(&as_json(&features, &paths, &situation));
+        output.value(&as_json(&features, &captured, &paths, &situation));
     }
-    if meets(&netcheck.require, &features, &paths) {
+    let needs_capture = netcheck.require.contains(&Requirement::Capture);
+    let captures = captured.works() || !needs_capture;
+    if captures && meets(&netcheck.require, &features, &paths) {
         Ok(())
     } else {
         Err(Failure::told(1))
@@ -235,6 +251,18 @@ fn show_features(findings: &[FeatureFinding], situation: &Situation, output: Out
     }
 }
 
+fn show_capture(finding: &CaptureFinding, output: Output) {
+    let colour = match finding.works() {
+        true => Colour::Good,
+        false => Colour::Bad,
+    };
+    let (said, remedies) = finding.said();
+    line(output, colour, finding.name(), &said);
+    for remedy in remedies {
+        output.line(format_args!("{:24}{remedy}", ""));
+    }
+}
+
 /// A line about a feature or a path.
 fn line(output: Output, colour: Colour, name: &str, said: &str) {
     let word = match colour {
@@ -305,7 +333,12 @@ fn versions(numbers: &[u32]) -> Vec<String> {
     .collect()
 }
 
-fn as_json(features: &[FeatureFinding], paths: &[PathFinding], situation: &Situation) -> Value {
+fn as_json(
+    features: &[FeatureFinding],
+    captured: &CaptureFinding,
+    paths: &[PathFinding],
+    situation: &Situation,
+) -> Value {
     let features = features.iter().map(|finding| {
         let (name, purpose) = words(finding.feature);
         match &finding.outcome {
@@ -316,7 +349,7 @@ fn as_json(features: &[FeatureFinding], paths: &[PathFinding], situation: &Situa
             }),
         }
     });
-    let features: Vec<Value> = features.collect();
+    let features: Vec<Value> = features.chain([captured.as_json()]).collect();
     let paths: Vec<Value> = paths.iter().map(path_json).collect();
 
     json!({ "as": situation.to_string(), "features": features, "paths": paths })

@@ -35,6 +35,23 @@ pub fn new_network() -> io::Result<OwnedFd> {
     File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
 }
 
+/// Whether a file stands for a network.
+#[must_use]
+pub fn is_network(file: &impl AsFd) -> bool {
+    // Opening a file of `/proc` or a mount of one leads there, and no file of a folder has such a type (ioctl_ns(2)).
+    let kind = ioctl_nsfs_kind(file);
+    kind == Some(libc::CLONE_NEWNET)
+}
+
+/// The kind of the namespace that a file stands for, as a flag of clone(2).
+fn ioctl_nsfs_kind(file: &impl AsFd) -> Option<i32> {
+    const NS_GET_NSTYPE: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0xb7, 3);
+    // SAFETY: the request has no argument; its answer is the result.
+    #[expect(unsafe_code, reason = "the kernel has no other interface")]
+    let kind = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), NS_GET_NSTYPE as _) };
+    (kind >= 0).then_some(kind)
+}
+
 /// Moves this thread into a network.
 ///
 /// # Errors

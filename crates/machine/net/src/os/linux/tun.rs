@@ -1,8 +1,9 @@
 //! TUN devices (Linux, `Documentation/networking/tuntap.rst`): one descriptor for each queue, with a `virtio_net_hdr` before each packet.
 
 use std::ffi::{c_int, c_uint};
+use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -49,6 +50,36 @@ pub fn tun_device(queue: &impl AsFd) -> io::Result<String> {
     let asked = unsafe { ioctl(queue, Updater::<TUNGETIFF, Request>::new(&mut request)) };
     asked?;
     Ok(request.name())
+}
+
+/// Checks that a descriptor from a program is a queue of a TUN device as [`open_tun`] makes them. Returns the name of the device.
+///
+/// A descriptor may belong to a file system that its sender serves, which could let each call on it wait for ever. The kernel's own account
+/// of it is asked first, which no file system is asked for.
+///
+/// # Errors
+/// `InvalidInput`: it is none, or one with other headers before its packets.
+pub fn foreign_tun(queue: &OwnedFd) -> io::Result<String> {
+    let other = |reason: &str| io::Error::new(io::ErrorKind::InvalidInput, reason.to_owned());
+    let account = fs::read_to_string(format!("/proc/self/fdinfo/{}", queue.as_raw_fd()))?;
+    if !account.lines().any(|line| line.starts_with("iff:")) {
+        return Err(other("the descriptor is no TUN device"));
+    }
+
+    let mut request = Request::empty();
+    // SAFETY: the kernel writes a `struct ifreq` here, which `Request` begins with.
+    #[expect(unsafe_code, reason = "the kernel has no other interface")]
+    let asked = unsafe { ioctl(queue, Updater::<TUNGETIFF, Request>::new(&mut request)) };
+    asked.map_err(|_| other("the descriptor belongs to no TUN device"))?;
+
+    let kind = libc::IFF_TUN | libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let ours = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    match i32::from(request.flags) & kind == ours {
+        true => Ok(request.name()),
+        false => Err(other(
+            "the device is not one of IP with the headers of virtio",
+        )),
+    }
 }
 
 /// Whether the kernel takes UDP uncut, too, from a queue that [`open_tun`] opened.

@@ -1,8 +1,11 @@
-//! `hermes exec -- CMD ARGS`: a program that uses a node as its proxy.
+//! `hermes exec -- CMD ARGS`: a program that uses a node as its proxy, or with `--capture` one that knows no proxy.
+
+mod captured;
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Args;
@@ -15,6 +18,12 @@ use crate::failure::Failure;
 pub struct Exec {
     #[command(flatten)]
     source: Source,
+    /// Give the program a network of its own that leads to a node: for programs that know no proxy. It takes no right.
+    #[arg(long, conflicts_with_all = ["proxy", "file"])]
+    capture: bool,
+    /// The socket of a `capture` listener. Default: that of the running node, or $HERMES_CAPTURE.
+    #[arg(long, value_name = "PATH", requires = "capture", conflicts_with_all = ["admin", "node"])]
+    socket: Option<PathBuf>,
     /// The program and its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -29,17 +38,22 @@ const CANNOT_RUN: u8 = 126;
 /// # Errors
 /// When there is no proxy to use, or the program does not start. Else this does not return.
 pub async fn run(exec: Exec) -> Result<(), Failure> {
-    let proxy = exec.source.proxy().await?;
     let (program, arguments) = exec
         .command
         .split_first()
         .ok_or_else(|| Failure::invalid("no program is named after `--`"))?;
-    let error = Command::new(program)
-        .args(arguments)
-        .envs(variables(&proxy))
-        .exec();
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // Held until the program has taken its place: the node notices its end by it.
+    let _held = if exec.capture {
+        let socket = captured::socket(exec.socket.clone(), exec.source.which()).await?;
+        Some(captured::enter(&socket).await?)
+    } else {
+        command.envs(variables(&exec.source.proxy().await?));
+        None
+    };
 
-    Err(not_run(program, &error))
+    Err(not_run(program, &command.exec()))
 }
 
 fn not_run(program: &OsString, error: &io::Error) -> Failure {
