@@ -59,6 +59,18 @@ fn a_subscription_ends_with_its_time_and_says_so() {
 }
 
 #[test]
+fn a_silent_channel_gives_signs_of_life_where_the_form_has_one() {
+    let node = relay("heartbeat: 1s");
+    let url = channel(node.address("web"));
+    let events = Subscriber::begin(&url, &["-H", "Accept: text/event-stream"]);
+    let lines = Subscriber::begin(&url, &[]);
+    events.sees("event: heartbeat\ndata: 0\n\n");
+    curl(&["-d", "hi", &url]);
+    events.sees("event: heartbeat\ndata: 1\n\n");
+    assert_eq!(lines.sees("hi"), "hi\n");
+}
+
+#[test]
 fn a_subscriber_that_comes_again_gets_what_waited_and_hears_of_what_it_missed() {
     let node = relay("");
     let url = channel(node.address("web"));
