@@ -93,7 +93,7 @@ fn take_others(
             let kinds: Vec<_> = having()
                 .map(|(kind, _)| format!("`{}`", kind.key))
                 .collect();
-            let reason = format!("`{key}` is for {} listeners", kinds.join(" and "));
+            let reason = format!("`{key}` is for {} listeners", listed(&kinds));
             report(key, reason, remedy(&kind.key, key, &kinds[0]));
         }
         false
@@ -121,5 +121,15 @@ fn remedy(kind: &str, key: &str, other: &str) -> String {
             let article = if other == "`http`" { "an" } else { "a" };
             format!("remove it, or make it {article} {other} listener")
         }
+    }
+}
+
+/// As a sentence lists them: `a`, `a and b`, `a, b and c`.
+fn listed(words: &[impl AsRef<str>]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.as_slice() {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }

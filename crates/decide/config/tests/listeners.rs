@@ -107,7 +107,7 @@ fn keys_of_another_kind_are_refused_where_they_stand() {
              request names its own",
             "n:4:32: listeners.b.versions: `versions` is for `http` listeners; remove it: the upstream that it attaches to says so",
             "n:5:30: listeners.c.target: `target` is for `tcp` and `udp` listeners; remove `target`: each packet names its own",
-            "n:6:55: listeners.d.proxy_protocol: `proxy_protocol` is for `http` and `tcp` listeners; remove it, or make it an `http` listener",
+            "n:6:55: listeners.d.proxy_protocol: `proxy_protocol` is for `http`, `socks` and `tcp` listeners; remove it, or make it an `http` listener",
         ],
     );
 }
