@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::task::JoinError;
 use tokio::time::timeout;
 
+use super::places::Waiting;
 use super::serve::Answer;
 use super::time::confirm_time;
 use super::{AdminRefusal, Control, host, plain};
@@ -279,11 +280,19 @@ async fn content(
     most: usize,
     what: &str,
 ) -> Result<String, Response<Full<Bytes>>> {
+    let place = request.extensions().get::<Arc<Waiting>>().cloned();
+    if let Some(place) = &place {
+        place.sends();
+    }
     let collected = timeout(
         CONTENT_TIME,
         Limited::new(request.into_body(), most).collect(),
     );
-    let Ok(content) = collected.await else {
+    let collected = collected.await;
+    if let Some(place) = &place {
+        place.asked();
+    }
+    let Ok(content) = collected else {
         let reason = format!("{what} did not arrive in time");
         return Err(error(StatusCode::REQUEST_TIMEOUT, &reason));
     };

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
 /// Administrative connections at once: administrators are few. A further one takes the place of the
-/// oldest that has sent no request yet, or does not read its answer, of the source with most of
+/// oldest whose request is not there to the end, or that does not read its answer, of the source with most of
 /// these; if there is none, it waits.
 #[doc(alias = "bound")]
 const CONNECTIONS: usize = 64;
@@ -71,6 +71,11 @@ impl Waiting {
         }
     }
 
+    /// Its head has come, and the content not yet: it may come slowly for ever.
+    pub(super) fn sends(&self) {
+        self.has_asked.store(false, Ordering::Relaxed);
+    }
+
     pub(super) fn asked(&self) {
         self.has_asked.store(true, Ordering::Relaxed);
     }
@@ -80,7 +85,7 @@ impl Waiting {
         let _ = self.answered.set(Instant::now());
     }
 
-    /// Whether the connection has sent no request, or does not read its answer.
+    /// Whether the connection has not sent its request to the end, or does not read its answer.
     fn is_idle(&self) -> bool {
         let lies = |at: &Instant| at.elapsed() >= READING;
         !self.has_asked.load(Ordering::Relaxed) || self.answered.get().is_some_and(lies)
@@ -193,6 +198,12 @@ mod tests {
         crowd.iter().for_each(|one| one.asked());
         places.dismiss();
         assert!(!goes(&crowd[0]).await);
+
+        // Its content does not come.
+        crowd[3].sends();
+        places.dismiss();
+        assert!(goes(&crowd[3]).await);
+        crowd[3].asked();
 
         crowd[7].answered();
         tokio::time::advance(READING).await;

@@ -119,8 +119,9 @@ async fn connection<A: Answer>(
     watch: Watch,
 ) {
     let asking = Arc::clone(&waiting);
-    let service = service_fn(move |request| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
         asking.asked();
+        request.extensions_mut().insert(Arc::clone(&asking));
         let answer = Arc::clone(&answer);
         let asking = Arc::clone(&asking);
         async move {
