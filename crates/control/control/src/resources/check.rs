@@ -39,5 +39,5 @@ pub fn check(tree: &Tree) -> Result<(), Findings> {
     slices::slices(&mut report);
     secrets::secrets(&mut report);
     entry::entries(&mut report);
-    report.findings.or(())
+    report.end()
 }

@@ -53,6 +53,10 @@ impl fmt::Display for Finding {
     }
 }
 
+/// Mistakes of resources that are told: no one reads more at once, and to find the place of each takes longer than to find the mistake.
+#[doc(alias = "bound")]
+pub(super) const TOLD: usize = 100;
+
 /// All mistakes; at least one where they are an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
@@ -69,6 +73,26 @@ impl Findings {
         self.0.sort_by_cached_key(rank);
         self.0.dedup();
         self
+    }
+
+    /// The first of them, and the number of all; `untold` were found beside them.
+    pub(super) fn first(self, untold: usize) -> Self {
+        let mut told = self.in_order();
+        let all = told.0.len() + untold;
+        told.0.truncate(TOLD);
+        if all > told.0.len() {
+            let reason = format!(
+                "there are {all} mistakes, of which {} are told",
+                told.0.len()
+            );
+            told.0.insert(0, Problem::new("", reason).into());
+        }
+        told
+    }
+
+    /// Whether there are as many as are told.
+    pub(crate) fn are_enough(&self) -> bool {
+        self.0.len() >= TOLD
     }
 
     /// `value`, unless there are mistakes.

@@ -39,7 +39,7 @@ pub fn read(sources: &[Source<'_>]) -> Result<Tree, Findings> {
             }
         }
     }
-    findings.or(tree)
+    findings.first(0).or(tree)
 }
 
 fn add(tree: &mut Tree, resource: Resource, document: &WrittenDocument, findings: &mut Findings) {

@@ -342,3 +342,36 @@ fn damaged_texts_are_refused_or_read_as_they_are_written() {
     }
     assert!(read_again > 10, "{read_again}");
 }
+
+#[test]
+fn of_mistakes_without_end_the_first_are_told_and_all_are_counted() {
+    let mut text = String::new();
+    for number in 0..150 {
+        text += &format!(
+            "---\napiVersion: hermes/v1\nkind: Name\nmetadata: {{ name: n{number} }}\nspec: {{ name: N{number}, service: nowhere }}\n"
+        );
+    }
+    let source = Source {
+        name: "many.yaml".as_ref(),
+        text: &text,
+    };
+    let findings = check(&read(&[source]).unwrap()).unwrap_err();
+    let told = findings.to_string();
+    assert_eq!(findings.0.len(), 101, "{told}");
+    assert!(
+        told.starts_with("there are 150 mistakes, of which 100 are told\n"),
+        "{told}"
+    );
+    assert!(told.contains("many.yaml:5:"), "{told}");
+
+    // Also where they are in the form of resources.
+    let malformed = text.replace("service: nowhere", "servise: nowhere");
+    let told = said(&malformed);
+    assert_eq!(told.len(), 101);
+    assert!(
+        told[0].ends_with("mistakes, of which 100 are told"),
+        "{}",
+        told[0]
+    );
+    assert!(told[1].starts_with("overlay.yaml:5:"), "{}", told[1]);
+}

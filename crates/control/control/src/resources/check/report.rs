@@ -3,6 +3,7 @@
 use hermes_api::Name;
 use hermes_config::{Problem, nearest};
 
+use crate::resources::finding::TOLD;
 use crate::resources::{Finding, Findings, Graph, Key, Kind, Resource, Tree};
 
 /// A tree, and the mistakes found in it.
@@ -12,6 +13,8 @@ pub(super) struct Report<'t> {
     pub(super) findings: Findings,
     /// Mistakes for which the nearest name is still looked for.
     searches: usize,
+    /// Mistakes beyond those that are told.
+    untold: usize,
 }
 
 impl<'t> Report<'t> {
@@ -21,6 +24,7 @@ impl<'t> Report<'t> {
             graph: Graph::new(tree),
             findings: Findings::default(),
             searches: SEARCHES,
+            untold: 0,
         }
     }
 
@@ -32,9 +36,22 @@ impl<'t> Report<'t> {
         reason: impl Into<String>,
         remedy: impl Into<String>,
     ) {
+        // To find the place of each takes much longer than to find the mistake.
+        if self.findings.0.len() >= TOLD {
+            self.untold += 1;
+            return;
+        }
         let problem = Problem::new(field, reason).remedy(remedy);
         let finding: Finding = self.tree.finding(key, problem);
         self.findings.extend([finding]);
+    }
+
+    /// The mistakes, and how many there are beside them.
+    ///
+    /// # Errors
+    /// There are some.
+    pub(super) fn end(self) -> Result<(), Findings> {
+        self.findings.first(self.untold).or(())
     }
 
     /// Adds a mistake unless the field names a resource of this kind.
