@@ -69,6 +69,7 @@ impl<'a> Segment<'a> {
             may_end: self
                 .client_function
                 .map(|function| &function.beyond.to_target),
+            answered: Some(&flags.to_client),
             ended: &flags.to_target,
         };
         let to_client = WatchedSource {
@@ -77,6 +78,7 @@ impl<'a> Segment<'a> {
             may_end: self
                 .target_function
                 .map(|function| &function.beyond.to_client),
+            answered: None,
             ended: &flags.to_client,
         };
         let upwards = Direction {
@@ -147,6 +149,8 @@ struct WatchedSource<'a> {
     function: Option<FunctionEnd<'a>>,
     /// Whether the sender of that function has ended.
     may_end: Option<&'a AtomicBool>,
+    /// Whether the target has ended, where these are for it: a function without half-close ends both ways then, and the answer is whole.
+    answered: Option<&'a AtomicBool>,
     /// Takes the end of these.
     ended: &'a AtomicBool,
 }
@@ -166,6 +170,13 @@ impl Source for WatchedSource<'_> {
             let may_end = self.may_end;
             may_end.is_some_and(|may_end| !may_end.load(Ordering::Relaxed))
         };
+        let is_answered = self
+            .answered
+            .is_some_and(|answered| answered.load(Ordering::Relaxed));
+        if self.function.is_some() && is_answered && !matches!(frame, Some(Ok(Frame::Data(_)))) {
+            self.ended.store(true, Ordering::Relaxed);
+            return Poll::Ready(None);
+        }
         Poll::Ready(match frame {
             None | Some(Ok(Frame::Trailers(_))) if is_too_soon() => {
                 Some(Err(self.broke("ended before its sender did")))

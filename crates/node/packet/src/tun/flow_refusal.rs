@@ -16,7 +16,8 @@ pub(super) fn of_reason(reason: &RefusalReason) -> FlowRefusal {
         | Error::ConnectionWriteTimeout
         | Error::HttpResponseTimeout
         | Error::DnsTimeout => FlowRefusal::Silence,
-        Error::ConnectionRefused => FlowRefusal::Reset,
+        // Want of room here is told at once: errors of ICMP are few, and a client without one waits.
+        Error::ConnectionRefused | Error::ConnectionLimitReached => FlowRefusal::Reset,
         Error::DestinationIpProhibited | Error::HttpRequestDenied => {
             FlowRefusal::Error(IcmpError::Prohibited)
         }
@@ -65,6 +66,11 @@ mod tests {
         assert_eq!(
             of(ProxyError::ConnectionTimeout, gateway),
             FlowRefusal::Silence
+        );
+        let busy = StatusCode::SERVICE_UNAVAILABLE;
+        assert_eq!(
+            of(ProxyError::ConnectionLimitReached, busy),
+            FlowRefusal::Reset
         );
         assert_eq!(of(ProxyError::DestinationIpProhibited, gateway), prohibited);
         assert_eq!(

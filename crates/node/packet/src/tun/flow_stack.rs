@@ -471,11 +471,9 @@ impl FlowStack {
                 client,
                 target,
             } if !state.is_closed => {
-                // The client repeats its segment, and there may be room then.
+                // A client that is told at once waits for nothing, and its owner knows that it has too many.
                 if !self.charge_asked(state, flow) {
-                    state
-                        .stack
-                        .refuse(flow, FlowRefusal::Silence, Instant::now());
+                    state.stack.refuse(flow, FlowRefusal::Reset, Instant::now());
                     return;
                 }
                 let carrier = self.tcp_carrier(state, flow);

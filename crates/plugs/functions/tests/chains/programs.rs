@@ -187,6 +187,42 @@ async fn clamav_stops_a_virus_in_answers_and_requests_and_passes_all_else() {
     node.end().await;
 }
 
+/// A target that says one thing and ends.
+async fn brief() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(b"all of it").await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_target_that_ends_first_is_heard_whole_through_a_program_without_half_close() {
+    let target = brief().await;
+    let socks = free().await;
+    let port = socks.port().to_string();
+    let _microsocks = Program::start("microsocks", &["-i", "127.0.0.1", "-p", &port]);
+    listens(socks).await;
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\n\
+         egress: {{ allow: [127.0.0.0/8] }}\n\
+         functions: {{ one: {{ hop: {{ to: \"{socks}\", speak: socks5 }} }} }}\n\
+         routes: [{{ terminate: true, through: [one] }}]\n"
+    );
+    let node = Node::start("brief", &yaml);
+    for _ in 0..50 {
+        let (mut tunnel, answer) = node.tunnel(target).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let mut got = Vec::new();
+        tunnel.read_to_end(&mut got).await.unwrap();
+        assert_eq!(got, b"all of it");
+    }
+    node.end().await;
+}
+
 #[tokio::test]
 async fn programs_that_speak_socks5_and_connect_are_functions() {
     let target = echo().await;
