@@ -1,6 +1,6 @@
 //! The relay: publish and subscribe over HTTP, the handler `relay`.
 //!
-//! A GET subscribes to the channel of its URI, and is answered by one content without end, in the [form](form) that it accepts. A POST
+//! A GET subscribes to the channel of its URI, and is answered by one content without end, in the form that it accepts. A POST
 //! publishes its content to all who subscribe at that time, and is answered with their number. Nothing is stored: a message
 //! waits in the queues of its receivers, within bounds, and a receiver that misses one is told so.
 //!
