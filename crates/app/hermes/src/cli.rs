@@ -73,16 +73,23 @@ pub enum Command {
     Env(env::Env),
     /// Run a program that uses a node as its proxy.
     Exec(exec::Exec),
-    /// Print the messages of a channel of a relay, as they come.
-    Subscribe(channel::subscribe::Subscribe),
-    /// Send messages to a channel of a relay, and say how many receivers there were.
-    Publish(channel::publish::Publish),
+    #[command(flatten)]
+    Channels(ChannelCommand),
     #[command(flatten)]
     Overlay(OverlayCommand),
     #[command(flatten)]
     Files(FileCommand),
     /// Print completions for a shell.
     Completions(completions::Completions),
+}
+
+/// Subcommands of channels of a relay.
+#[derive(Debug, Subcommand)]
+pub enum ChannelCommand {
+    /// Print the messages of a channel of a relay, as they come.
+    Subscribe(channel::subscribe::Subscribe),
+    /// Send messages to a channel of a relay, and say how many receivers there were.
+    Publish(channel::publish::Publish),
 }
 
 /// Subcommands of overlays.

@@ -31,7 +31,7 @@ use clap::{CommandFactory, Parser};
 use hermes_net::PassedSocket;
 use hermes_rego::Metered;
 
-use cli::{Cli, Command, FileCommand, OverlayCommand};
+use cli::{ChannelCommand, Cli, Command, FileCommand, OverlayCommand};
 use commands::{
     cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo, env,
     exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback, run,
@@ -152,13 +152,19 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
         Command::Echo(echo) => echo::run(echo, output).await,
         Command::Env(env) => env::run(&env, output).await,
         Command::Exec(exec) => exec::run(exec).await,
-        Command::Subscribe(subscribe) => channel::subscribe::run(&subscribe, output).await,
-        Command::Publish(publish) => channel::publish::run(&publish, output).await,
+        Command::Channels(command) => of_channels(command, output).await,
         Command::Overlay(command) => of_overlay(command, output).await,
         Command::Files(command) => make_files(command, output),
         Command::Completions(completions) => {
             completions::run(&completions, Cli::command(), output).await
         }
+    }
+}
+
+async fn of_channels(command: ChannelCommand, output: Output) -> Result<(), Failure> {
+    match command {
+        ChannelCommand::Subscribe(subscribe) => channel::subscribe::run(&subscribe, output).await,
+        ChannelCommand::Publish(publish) => channel::publish::run(&publish, output).await,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The plugs of this program that every node has, whatever its configuration.
 
 use hermes_areas::AreasPlug;
-use hermes_config::{Loaded, Problems};
+use hermes_config::{Loaded, Problems, Unsound};
 use hermes_plug::Plugs;
 
 /// SOCKS, the relay, functions on the way of exchanges, and areas without a node that could follow them.
@@ -17,4 +17,9 @@ pub fn plugs() -> Plugs {
 /// The problems, each with its place.
 pub fn check(loaded: Loaded) -> Result<(), Problems> {
     hermes_node::check_with(loaded, &plugs())
+}
+
+/// Everything that is wrong with a configuration whose form is not right.
+pub fn all_mistakes(unsound: Unsound) -> Problems {
+    hermes_node::all_mistakes(unsound, &plugs())
 }

@@ -18,8 +18,9 @@ pub fn check(loaded: Loaded) -> Result<(), Problems> {
     check_with(loaded, &Plugs::new())
 }
 
-/// Everything that is wrong with a document whose form is not right: with its form, and with the meaning of the part that can be read.
-pub fn all_mistakes(unsound: Unsound) -> Problems {
+/// Everything that is wrong with a document whose form is not right, for a node that has these plugs: with its form, and with the meaning of
+/// the part that can be read.
+pub fn all_mistakes(unsound: Unsound, plugs: &Plugs) -> Problems {
     let Unsound {
         problems: Problems(mut problems),
         part,
@@ -34,7 +35,7 @@ pub fn all_mistakes(unsound: Unsound) -> Problems {
         places: Places::nowhere(),
         files: files.clone(),
     };
-    let found = check(rest).err();
+    let found = check_with(rest, plugs).err();
     let found = found.into_iter().flat_map(|Problems(found)| found);
     problems.extend(found.filter_map(|problem| of_the_whole(problem, &part)));
     Problems(problems).in_order(&files)

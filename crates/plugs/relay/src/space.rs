@@ -13,7 +13,7 @@ use crate::account::Account;
 use crate::channel::Channel;
 use crate::settings::Rules;
 use crate::share::Joining;
-use crate::subscription::{Fate, Subscription, SubscriptionParts};
+use crate::subscription::{Fate, Subscription, Times};
 
 /// Subscriptions of a node: each holds a stream of its own.
 #[doc(alias = "bound")]
@@ -108,7 +108,7 @@ impl Space {
         };
         let joined = channel.join(joining, now);
         let id: Arc<str> = URL_SAFE_NO_PAD.encode(id).into();
-        let parts = SubscriptionParts {
+        let subscription = Arc::new(Subscription {
             id: id.clone(),
             owner: asking.owner.clone(),
             user: asking.user.map(str::to_owned),
@@ -117,8 +117,8 @@ impl Space {
             share: joined.share,
             member: joined.member,
             rules: asking.rules.clone(),
-        };
-        let subscription = Arc::new(Subscription::new(parts, expires));
+            times: Mutex::new(Times::until(expires)),
+        });
         tables.subscriptions.insert(id, subscription.clone());
         Ok(subscription)
     }

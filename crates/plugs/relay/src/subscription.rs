@@ -27,11 +27,12 @@ pub(crate) struct Subscription {
     pub(crate) member: MemberId,
     /// The rules of the route by which it came.
     pub(crate) rules: Arc<Rules>,
-    times: Mutex<Times>,
+    pub(crate) times: Mutex<Times>,
 }
 
+/// The times by which a subscription ends.
 #[derive(Clone, Copy)]
-struct Times {
+pub(crate) struct Times {
     /// The end, unless it is asked for anew.
     expires: Instant,
     /// Since when it has no stream.
@@ -46,24 +47,17 @@ pub(crate) enum Fate {
     Gone,
 }
 
-impl Subscription {
-    pub(crate) fn new(parts: SubscriptionParts, expires: Instant) -> Self {
+impl Times {
+    /// Those of a subscription that begins with its stream.
+    pub(crate) fn until(expires: Instant) -> Self {
         Self {
-            id: parts.id,
-            owner: parts.owner,
-            user: parts.user,
-            key: parts.key,
-            channel: parts.channel,
-            share: parts.share,
-            member: parts.member,
-            rules: parts.rules,
-            times: Mutex::new(Times {
-                expires,
-                away_since: None,
-            }),
+            expires,
+            away_since: None,
         }
     }
+}
 
+impl Subscription {
     /// Lasts until then.
     pub(crate) fn renew(&self, expires: Instant) {
         self.times.lock().expires = expires;
@@ -152,18 +146,6 @@ impl Ending {
             text: String::new(),
         }
     }
-}
-
-/// The parts of a new subscription.
-pub(crate) struct SubscriptionParts {
-    pub(crate) id: Arc<str>,
-    pub(crate) owner: Arc<Account>,
-    pub(crate) user: Option<String>,
-    pub(crate) key: Arc<str>,
-    pub(crate) channel: Arc<Channel>,
-    pub(crate) share: Arc<Mutex<Share>>,
-    pub(crate) member: MemberId,
-    pub(crate) rules: Arc<Rules>,
 }
 
 /// The messages that a subscriber misses whose last one was `from`, if the channel goes on behind the message `sent`.

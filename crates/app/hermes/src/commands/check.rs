@@ -144,7 +144,7 @@ pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
     let loaded = hermes_config::parse_part(file, &text, &|name| std::env::var(name).ok());
     loaded.map_err(|unsound| match format {
         Some(format) => super::foreign::problem(file, format),
-        None => hermes_node::all_mistakes(unsound),
+        None => plugs::all_mistakes(unsound),
     })
 }
 

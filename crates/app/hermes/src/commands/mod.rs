@@ -55,5 +55,5 @@ pub fn welcome(output: Output) -> Result<(), Failure> {
 /// Reads a file with this process's environment.
 fn load(file: &Path) -> Result<Loaded, Problems> {
     let loaded = hermes_config::load_part(file, &|name| std::env::var(name).ok());
-    loaded.map_err(|unsound| foreign::instead(file, hermes_node::all_mistakes(unsound)))
+    loaded.map_err(|unsound| foreign::instead(file, crate::plugs::all_mistakes(unsound)))
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::BytesMut;
-use hermes_http::{Frame, Incoming, Outgoing, pipe};
+use hermes_http::{Frame, Incoming, Outgoing};
 use hermes_net::{RecvBatch, Stream, UdpError, UdpSocket};
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
 use hermes_proto::datagram::{MAX_UDP_CAPSULE, UDP_CONTEXT, UdpDatagram, encode_udp_capsule};
@@ -13,13 +13,6 @@ use hermes_proto::socks::{SocksTarget, decode_datagram};
 use tokio::io::AsyncReadExt;
 
 use super::Wanted;
-
-/// The side of a stream that the node has, and the other one.
-pub(super) fn pipes() -> ((Incoming, Outgoing), (Incoming, Outgoing)) {
-    let (to_proxy, from_node) = pipe(None);
-    let (to_node, from_proxy) = pipe(None);
-    ((from_proxy, to_proxy), (from_node, to_node))
-}
 
 /// An association for one target.
 pub(super) struct Relayed {
@@ -50,7 +43,7 @@ impl Relayed {
     }
 
     /// Carries datagrams until one of the sides is gone.
-    pub(super) async fn carry(self, (mut incoming, mut outgoing): (Incoming, Outgoing)) {
+    pub(super) async fn carry(self, mut incoming: Incoming, mut outgoing: Outgoing) {
         let Self {
             mut control,
             socket,

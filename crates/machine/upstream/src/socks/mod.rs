@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hermes_config::model::{HostPort, SocksVersion};
-use hermes_http::{Incoming, Outgoing, h1};
+use hermes_http::{Incoming, Outgoing, h1, pipe};
 use hermes_net::Stream;
 use hermes_proto::socks::{SocksCommand, SocksTarget};
 use tokio::time::{Instant, timeout_at};
@@ -168,10 +168,11 @@ pub(crate) async fn associate(
 
     let relayed = association::Relayed::begin(relay, wanted, opened.served.stream).await;
     let relayed = relayed.map_err(|error| fail(error.to_string()))?;
-    let (near, far) = association::pipes();
-    reach.tunnels().spawn(relayed.carry(far));
+    let (to_proxy, from_node) = pipe(None);
+    let (to_node, from_proxy) = pipe(None);
+    reach.tunnels().spawn(relayed.carry(from_node, to_node));
     Ok(Associated {
-        streams: Box::new(near),
+        streams: Box::new((from_proxy, to_proxy)),
         endpoint: opened.endpoint,
         address: opened.address,
         active: opened.active,

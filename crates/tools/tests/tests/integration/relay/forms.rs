@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use hermes_tests::{Node, Pki, curl};
+use hermes_tests::{Node, Pki, curl, program};
 
 use crate::http3::overlay::{VERSIONS, upstream};
 
@@ -103,6 +103,18 @@ fn a_reader_that_takes_one_answer_at_a_time_gets_one_message() {
         got.field("content-type").as_deref(),
         Some("application/json")
     );
+}
+
+#[test]
+fn a_mistake_elsewhere_in_a_file_is_told_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("relay.yaml");
+    let yaml = "version: 1\nlisteners: { web: { http: 127.0.0.1:0, gateway: true, mode: x } }\n\
+                routes: [ { handle: relay } ]\n";
+    std::fs::write(&file, yaml).unwrap();
+    let said = program::run(&["check", file.to_str().unwrap()]);
+    assert!(said.stdout.contains("unknown key"), "{}", said.stdout);
+    assert!(said.stdout.ends_with("1 problem\n"), "{}", said.stdout);
 }
 
 #[test]
