@@ -9,12 +9,16 @@ use hermes_config::model::{Document, Hedge, PlugUse, Retry, Route, Tunnel, Tunne
 use hermes_http::Kind;
 use hermes_http::h1::client::Receiver;
 use hermes_plug::{Connector, Handler, Names, Plugs, Store, Transform};
+use hermes_proto::functions_field::NodeFunctions;
 use hermes_proto::uri_template::UriTemplate;
 use hermes_rules::retry::Policy;
 use hermes_rules::route::{self, Act, Split};
 use hermes_upstream::{Hop, Timeouts, Upstream};
 
 use crate::outliving::ResumePolicy;
+
+/// The transform that asks other nodes for their functions.
+pub(crate) const AT: &str = "at";
 
 /// A route, as the data plane meets it.
 pub type CompiledRoute = route::Route<Arc<Next>>;
@@ -54,20 +58,35 @@ pub struct Through {
     pub own: Vec<(String, Arc<dyn Transform>)>,
     /// The transforms that this node can undo for its peers.
     pub known: Names<dyn Transform>,
+    /// The functions that nodes further on are asked for, in the order of the nodes.
+    pub elsewhere: Vec<NodeFunctions>,
+    /// The functions that the document defines, for which peers may ask.
+    pub defined: HashMap<String, Arc<dyn Transform>>,
 }
 
 impl Through {
     /// Names that no plug has, and settings that are wrong, were reported.
     fn compile(document: &Document, route: &Route, plugs: &Plugs) -> Self {
         let known = plugs.transforms.clone();
-        let mut own = Vec::new();
+        let mut own: Vec<(String, Arc<dyn Transform>)> = Vec::new();
         let mut between = Vec::new();
+        let mut elsewhere: Vec<NodeFunctions> = Vec::new();
         for named in &route.through {
+            let is_node = meant(document, named).name == AT;
+            // Bytes do not come back: a name behind another node's is one there.
+            if let Some(last) = elsewhere.last_mut().filter(|_| !is_node) {
+                last.functions.push(named.name.clone());
+                continue;
+            }
             let name = named.name.clone();
             let means = meant(document, named);
             // Where both have the name, the transform is meant.
             if known.find(&means.name).is_ok() {
                 let transform = known.named("through", means).ok();
+                let asked = transform
+                    .as_ref()
+                    .and_then(|transform| transform.elsewhere());
+                elsewhere.extend(asked.cloned());
                 own.extend(transform.map(|transform| (name, transform)));
             } else if let Ok(handler) = plugs.handlers.named("through", means)
                 && handler.stands_between()
@@ -76,9 +95,23 @@ impl Through {
             }
         }
 
+        // Records name those of other nodes by these nodes.
+        let asking = own
+            .iter_mut()
+            .filter(|(_, transform)| transform.elsewhere().is_some());
+        for ((name, _), asked) in asking.zip(&elsewhere) {
+            *name = format!("{}: {}", asked.node, asked.functions.join(", "));
+        }
+
+        let defined = document.functions.iter().filter_map(|(name, named)| {
+            let transform = known.named("functions", named).ok()?;
+            Some((name.clone(), transform))
+        });
         Self {
             between,
             own,
+            elsewhere,
+            defined: defined.collect(),
             known,
         }
     }

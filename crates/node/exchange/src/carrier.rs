@@ -13,7 +13,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_plug::{HandlerRequest, Onward};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::transform;
+use hermes_proto::{functions_field, transform};
 use hermes_rules::route::Act;
 use hermes_upstream::Active;
 
@@ -98,6 +98,13 @@ async fn tunnel(routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carrie
     let carrier = Carrier { next, handled };
     if offered.is_stored() {
         return relay(routed, offered, head, carrier).await;
+    }
+    if head.fields.contains_key(functions_field::FIELD) {
+        let details = "functions that a peer asks for are not for tunnels in custody";
+        return Err(Failed {
+            unanswered: Unanswered::Arrival(Arrival::Offered(offered)),
+            refusal: Refusal::new(ProxyError::ProxyConfigurationError, details),
+        });
     }
     // Nothing here would change the bytes back.
     head.fields.remove(transform::FIELD);

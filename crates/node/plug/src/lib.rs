@@ -66,7 +66,8 @@ pub use settings::Settings;
 pub use store::{NewContent, Store, StoreError, StoreWriter, StoredContent, Storing};
 pub use transform::{
     Admitting, Alter, AlterDatagram, Altering, AlteringDatagrams, Beginning, BeginningDatagrams,
-    DatagramFate, Detour, Detouring, Malformed, PIECE, Payload, Transform, TunnelSubject,
+    DatagramFate, Detour, Detouring, FunctionSignatures, Malformed, PIECE, Payload, Transform,
+    TunnelSubject,
 };
 pub use waits::Waits;
 

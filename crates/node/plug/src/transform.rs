@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use hermes_http::{Duplex, RequestHead};
 use hermes_net::StreamInfo;
 pub use hermes_packet::{AlterDatagram, DatagramFate};
+use hermes_proto::functions_field::{DoneFunctions, NodeFunctions, SignedFunctions};
 
 use crate::refusal::Refusal;
 use crate::settings::Settings;
@@ -50,6 +51,17 @@ pub trait Transform: Send + Sync {
         None
     }
 
+    /// The node further on that does the work, and its functions; `None` for a transform that works here, the default. A tunnel of bytes opens
+    /// only if that node says that it has done them.
+    fn elsewhere(&self) -> Option<&NodeFunctions> {
+        None
+    }
+
+    /// By which nodes believe each other about functions; `None` for a transform that works here alone, the default.
+    fn signatures(&self) -> Option<&dyn FunctionSignatures> {
+        None
+    }
+
     /// Decides on a request that is no tunnel, and whose content passes unchanged. Default: it passes.
     fn admit<'a>(&'a self, request: &'a TunnelSubject<'a>) -> Admitting<'a> {
         let _ = request;
@@ -76,6 +88,29 @@ pub trait Transform: Send + Sync {
     fn needs_peer(&self) -> bool {
         false
     }
+}
+
+/// Signs requests for functions of other nodes, and judges those of others. `target` is that of the tunnel, in its canonical form.
+pub trait FunctionSignatures: Send + Sync {
+    /// Asks a node for these functions of a tunnel, in the name of the node `from`, once.
+    ///
+    /// # Errors
+    /// There is no key for that node.
+    fn sign(
+        &self,
+        from: &str,
+        functions: &NodeFunctions,
+        target: &str,
+    ) -> Result<SignedFunctions, Refusal>;
+
+    /// Judges a request of another node, and makes the proof that this node does as it is asked.
+    ///
+    /// # Errors
+    /// It is forged, too old, or was here before; or there is no key for the node that asks.
+    fn take(&self, asked: &SignedFunctions, target: &str) -> Result<DoneFunctions, Refusal>;
+
+    /// Whether the node that was asked made this proof.
+    fn is_proof(&self, asked: &SignedFunctions, target: &str, done: &DoneFunctions) -> bool;
 }
 
 /// A tunnel that begins, or a request.

@@ -2,7 +2,7 @@
 //!
 //! Those that are built in are transforms: [`Allow`] lets only some targets through, [`Limit`] bounds bytes in a second, [`Sniff`] refuses a
 //! flow that is not what it claims to be, and [`Tap`] records flows to files. [`Hop`] leads a flow through a process outside, and
-//! [`Icap`], a handler, shows messages to a scanner.
+//! [`Icap`], a handler, shows messages to a scanner. [`At`] asks a node further on for its functions.
 //!
 //! They are no policy: `policy` decides who may do what before a route is chosen, and egress rules hold for every address that is dialled.
 //! The functions of a route see what these have let pass.
@@ -10,6 +10,7 @@
 //! Begin reading in `allow`, the smallest; the duties of all are in [`hermes_plug::Transform`].
 
 mod allow;
+mod at;
 mod guard;
 mod hop;
 mod icap;
@@ -19,20 +20,29 @@ mod passing;
 mod sniff;
 mod tap;
 
+use std::sync::Arc;
+
 use hermes_plug::Plugs;
 
 pub use allow::Allow;
+pub use at::At;
 pub use hop::Hop;
 pub use icap::Icap;
 pub use limit::Limit;
 pub use sniff::Sniff;
 pub use tap::Tap;
 
+use at::keyring::Keyring;
+use at::plug::FunctionKeys;
+
 /// Adds the functions to the plugs of a program.
 #[must_use]
 pub fn register(plugs: Plugs) -> Plugs {
+    let keyring = Arc::<Keyring>::default();
     plugs
+        .plug("functions", FunctionKeys(keyring.clone()))
         .transform("allow", Allow::default())
+        .transform("at", At::new(keyring))
         .transform("hop", Hop::default())
         .handler("icap", Icap::default())
         .transform("limit", Limit::default())

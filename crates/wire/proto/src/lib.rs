@@ -67,6 +67,7 @@ pub mod datagram_floor;
 pub mod datagram_limit;
 pub mod fields;
 pub mod forwarded;
+pub mod functions_field;
 #[cfg(test)]
 mod fuzz;
 pub mod greeting;

@@ -26,6 +26,11 @@ impl<'de> Deserialize<'de> for PlugUse {
         #[serde(untagged)]
         enum Written {
             Name(String),
+            AtNode {
+                at: String,
+                #[serde(rename = "do")]
+                functions: Json,
+            },
             WithSettings(IndexMap<String, PlugSettings>),
         }
 
@@ -34,6 +39,15 @@ impl<'de> Deserialize<'de> for PlugUse {
                 return Ok(Self {
                     name,
                     settings: None,
+                });
+            }
+            // The short form of `{ at: { node: .., do: .. } }`, which the schema knows in `through` alone.
+            Written::AtNode { at, functions } => {
+                let settings = [("node", Json::String(at)), ("do", functions)];
+                let settings = settings.map(|(key, value)| (key.to_owned(), value));
+                return Ok(Self {
+                    name: "at".to_owned(),
+                    settings: Some(settings.into_iter().collect()),
                 });
             }
             Written::WithSettings(named) => named,
@@ -56,6 +70,25 @@ impl Serialize for PlugUse {
             None => self.name.serialize(serializer),
         }
     }
+}
+
+/// A function in `through` of a route: beside the forms of every part of the program one for functions of another node.
+pub(crate) fn function_schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = PlugUse::json_schema(generator);
+    let at_node = serde_json::json!({
+        "type": "object",
+        "properties": {
+            "at": { "type": "string", "description": "The node." },
+            "do": { "type": "array", "items": { "type": "string" }, "description": "Names in its `functions`, in their order." },
+        },
+        "required": ["at", "do"],
+        "additionalProperties": false,
+    });
+    let forms = schema.get_mut("anyOf").and_then(Json::as_array_mut);
+    forms
+        .into_iter()
+        .for_each(|forms| forms.push(at_node.clone()));
+    json_schema!({ "type": "array", "items": schema })
 }
 
 impl JsonSchema for PlugUse {

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::attach::AttachAs;
+use super::plugs::function_schema;
 use super::retry::{Hedge, Retry};
 use super::scalar::{
     ByteSize, Duration, FieldPattern, HostPort, OneOrMany, PathMatch, PortMatch, Prefix,
@@ -71,8 +72,10 @@ pub struct Route {
     #[serde(default)]
     pub upgrades: Vec<UpgradeName>,
     /// Functions on the way of the exchanges of this route, in this order, and in the reverse order on the way back: names of `functions`,
-    /// or parts of the program, such as `compress`; `{ NAME: {..} }` with settings. Default: none.
+    /// or parts of the program, such as `compress`; `{ NAME: {..} }` with settings; `{ at: NODE, do: [NAME, ..] }` for those of a node
+    /// further on, which does those behind it, too. Default: none.
     #[serde(default)]
+    #[schemars(schema_with = "function_schema")]
     pub through: Vec<PlugUse>,
     /// Forward to the next proxy: an upstream, a list of 1 to 4 that are passed one inside the other, or a map with weights.
     #[serde(default)]

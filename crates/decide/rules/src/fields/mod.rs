@@ -32,10 +32,11 @@ pub(crate) fn reserved_in(pattern: &FieldPattern) -> Option<&'static str> {
 }
 
 /// The fields that no one may change.
-pub const RESERVED: [&str; 19] = [
+pub const RESERVED: [&str; 20] = [
     "capsule-protocol",
     "connection",
     "content-length",
+    "hermes-functions",
     "hermes-session",
     "hermes-transform",
     "host",

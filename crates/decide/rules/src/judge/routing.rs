@@ -1,6 +1,6 @@
 //! The choice of a route for an exchange, in steps.
 
-use hermes_config::model::{Action, Hops, Route, Terminate};
+use hermes_config::model::{Action, Hops, PlugUse, Route, Terminate};
 use hermes_config::{child, element};
 
 use super::steps::{Phase, Step, Steps};
@@ -56,6 +56,39 @@ pub(super) fn compared_partly<H>(
 
 /// The action of a route, in words.
 pub fn describe_action(route: &Route) -> String {
+    let mut said = describe_end(route);
+    if !route.through.is_empty() {
+        said.push_str(", through ");
+        said.push_str(&describe_functions(&route.through));
+    }
+    said
+}
+
+/// Functions in their order, each that another node does behind the name of this.
+fn describe_functions(through: &[PlugUse]) -> String {
+    let mut said: Vec<String> = Vec::new();
+    let mut node = "";
+    for named in through {
+        let text = |key: &str| named.settings.as_ref()?.get(key)?.as_str();
+        match text("node").filter(|_| named.name == "at") {
+            Some(at) => {
+                node = at;
+                let asked = named
+                    .settings
+                    .as_ref()
+                    .and_then(|settings| settings.get("do"));
+                let names = asked.and_then(|asked| asked.as_array());
+                let names = names.into_iter().flatten().filter_map(|name| name.as_str());
+                said.extend(names.map(|name| format!("{name} at {at}")));
+            }
+            None if node.is_empty() => said.push(named.name.clone()),
+            None => said.push(format!("{} at {node}", named.name)),
+        }
+    }
+    said.join(", ")
+}
+
+fn describe_end(route: &Route) -> String {
     match route.action() {
         Some(Action::To(hops)) => format!("to {}", describe_hops(hops)),
         Some(Action::Terminate(Terminate::Target(_))) => {

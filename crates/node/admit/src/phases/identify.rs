@@ -9,7 +9,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_plug::target::{Forms, Target};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{hop, path, transform, via};
+use hermes_proto::{functions_field, hop, path, transform, via};
 use hermes_rules::judge::RemovedFields;
 use http::header::CONTENT_LENGTH;
 use http::{Method, StatusCode};
@@ -73,6 +73,7 @@ pub(crate) async fn identify(
 
     if !believes_transforms(entered, head) {
         head.fields.remove(transform::FIELD);
+        head.fields.remove(functions_field::FIELD);
     }
     let is_traced = hop_report::believe(entered, head);
     let asked = Asked::take(&mut head.fields).filter(|_| head.kind().carries_packets());
@@ -111,7 +112,7 @@ async fn authenticate(entered: &Entered, head: &mut RequestHead) -> Result<AuthC
     }
 }
 
-/// Whether the request is believed about transformed bytes: only a peer proxy is, about its tunnels.
+/// Whether the request is believed about the changes of bytes: only a peer proxy is, about its tunnels.
 fn believes_transforms(entered: &Entered, head: &RequestHead) -> bool {
     let bytes = matches!(
         head.kind(),
@@ -123,7 +124,9 @@ fn believes_transforms(entered: &Entered, head: &RequestHead) -> bool {
             .source_of(&entered.listener, &entered.source)
     };
 
-    bytes && head.fields.contains_key(transform::FIELD) && source().is_of_this_overlay()
+    let fields = [transform::FIELD, functions_field::FIELD];
+    let asks = fields.iter().any(|field| head.fields.contains_key(field));
+    bytes && asks && source().is_of_this_overlay()
 }
 
 fn bad_request(reason: String) -> Refusal {

@@ -32,6 +32,7 @@ use hermes_plug::door::DoorId;
 use hermes_plug::{Handler, Plugs, Transform};
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
+use hermes_proto::functions_field::{FUNCTIONS, NODES, NodeFunctions};
 use hermes_rules::policy::{Effect, Rule};
 use hermes_rules::route::{Unfit, hops_of};
 use hermes_rules::{Denied, Rules, Source, TrailerRules, chains, ends, lint};
@@ -353,8 +354,12 @@ fn through(
     plugs: &Plugs,
 ) -> Result<(), Vec<Problem>> {
     let mut problems = Vec::new();
-    for (at, named) in route.through.iter().enumerate() {
-        let path = element(&child(path, "through"), at);
+    let path = child(path, "through");
+    let is_node = |named: &PlugUse| next::meant(document, named).name == next::AT;
+    let first_node = route.through.iter().position(is_node);
+    let here = first_node.unwrap_or(route.through.len());
+    for (at, named) in route.through[..here].iter().enumerate() {
+        let path = element(&path, at);
         let means = next::meant(document, named);
         let is_defined = !std::ptr::eq(means, named);
         match function(&path, means, plugs) {
@@ -369,12 +374,65 @@ fn through(
             Ok(_) => {}
         }
     }
+    problems.extend(elsewhere(&path, here, document, route, plugs));
 
     if problems.is_empty() {
         Ok(())
     } else {
         Err(problems)
     }
+}
+
+/// Functions of nodes further on, from the first that is named on: this node does not know those there, but how they are asked for.
+fn elsewhere(
+    path: &str,
+    first: usize,
+    document: &Document,
+    route: &model::Route,
+    plugs: &Plugs,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut asked = Vec::<NodeFunctions>::new();
+    for (at, named) in route.through.iter().enumerate().skip(first) {
+        let path = element(path, at);
+        let mut wrong = |reason: String, remedy: &str| {
+            problems.push(Problem::new(path.clone(), reason).remedy(remedy));
+        };
+        let means = next::meant(document, named);
+        if means.name != next::AT {
+            let last = asked.last_mut();
+            last.into_iter()
+                .for_each(|last| last.functions.push(named.name.clone()));
+            if named.settings.is_some() {
+                let reason = format!(
+                    "`{}` is done by the node before it, and has its settings there",
+                    named.name
+                );
+                wrong(reason, "write its name alone, or write it before that node");
+            }
+            continue;
+        }
+        if route.to.is_none() {
+            wrong(
+                "no other node follows here".to_owned(),
+                "use `to`, or remove it",
+            );
+        }
+        match plugs.transforms.named(&path, means) {
+            Err(missing) => problems.extend(missing),
+            Ok(transform) => asked.extend(transform.elsewhere().cloned()),
+        }
+    }
+
+    let mut names = HashSet::new();
+    let is_twice = !asked.iter().all(|one| names.insert(&one.node));
+    let is_long = asked.iter().any(|one| one.functions.len() > FUNCTIONS) || asked.len() > NODES;
+    if is_twice || is_long {
+        let reason = "a node is asked twice, or for too much";
+        let remedy = "name each node once: up to 8 nodes, and 8 functions for each";
+        problems.push(Problem::new(path, reason).remedy(remedy));
+    }
+    problems
 }
 
 /// The transform that a function is; `None` for a handler.

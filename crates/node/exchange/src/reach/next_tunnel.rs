@@ -13,7 +13,7 @@ use hermes_plug::target::Target;
 use hermes_proto::fields::Fields;
 use hermes_proto::fields::names::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{hop, transform};
+use hermes_proto::{functions_field, hop, transform};
 use hermes_rules::retry::Outcome;
 use hermes_rules::session::Silence;
 use hermes_upstream::Active;
@@ -206,5 +206,6 @@ pub(crate) fn passed_on(mut fields: Fields) -> Fields {
     fields.remove(CONTENT_LENGTH);
     fields.remove(TRANSFER_ENCODING);
     fields.remove(transform::FIELD);
+    fields.remove(functions_field::FIELD);
     fields
 }

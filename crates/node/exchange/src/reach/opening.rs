@@ -16,7 +16,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::{datagram_limit, transform};
+use hermes_proto::{datagram_limit, functions_field, transform};
 use hermes_upstream::{ConnectFailure, UdpDialled, UdpPath};
 use http::StatusCode;
 
@@ -124,6 +124,7 @@ pub(crate) async fn bytes(
     let (mut departing, target) = depart(routed, head.clone(), next)?;
     // Transforms begin with a tunnel's first byte: a path that takes over asks for none.
     departing.fields.remove(transform::FIELD);
+    departing.fields.remove(functions_field::FIELD);
     departing.fields.replace(&fields);
     let tries = Tries::new(routed, next, head);
     let opened = next_tunnel::open(&tries, &departing, &target, &mut EarlyBytes::default()).await?;

@@ -15,9 +15,10 @@ use hermes_plug::refusal::Refusal;
 use hermes_plug::{Altering, Detour, Payload, Transform, TunnelSubject};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::transform;
+use hermes_proto::{functions_field, transform};
 use http::StatusCode;
 
+use super::beyond::Beyond;
 use super::bytes::{self, ByteTunnel};
 use crate::carried::{Carried, Carry, TunnelEnd};
 use crate::pump;
@@ -32,6 +33,8 @@ pub(crate) struct Bridges {
     /// Those of the route.
     outwards: Vec<Outwards>,
     counts: FunctionCounts,
+    /// Those of other nodes, and for them.
+    beyond: Beyond,
 }
 
 /// A tunnel of bytes that are changed on their way.
@@ -118,20 +121,26 @@ impl BegunFunctions {
         routed: &Routed,
         arrival: &mut Arrival,
         next: &Next,
+        beyond: &Beyond,
     ) -> Result<Self, Refusal> {
         let head = arrival.head().clone();
-        let beginning = in_time(next, Self::all(routed, &head, next));
+        let beginning = in_time(next, Self::all(routed, &head, next, beyond));
         arrival.unless_gone(beginning, BEFORE).await
     }
 
     /// Begins with the functions of the route, one after the other.
-    async fn all(routed: &Routed, head: &RequestHead, next: &Next) -> Result<Self, Refusal> {
+    async fn all(
+        routed: &Routed,
+        head: &RequestHead,
+        next: &Next,
+        beyond: &Beyond,
+    ) -> Result<Self, Refusal> {
         let is_proxy = next.receiver() == Receiver::Proxy;
         let target = routed.target.canonical();
         let subject = subject(routed, head, &target, Payload::Bytes);
         let mut begun = Self::default();
 
-        for (name, transform) in &next.through.own {
+        for (name, transform) in beyond.here().chain(&next.through.own) {
             if transform.needs_peer() && !is_proxy {
                 continue;
             }
@@ -202,15 +211,19 @@ impl Bridges {
             Refusal::new(ProxyError::HttpRequestError, error.to_string())
                 .status(StatusCode::BAD_REQUEST)
         })?;
-        if asked.is_empty() && next.through.own.is_empty() || !carries_bytes(arrival.kind()) {
+        let is_plain = asked.is_empty() && next.through.own.is_empty();
+        let is_asked = arrival.head().fields.contains_key(functions_field::FIELD);
+        if is_plain && !is_asked || !carries_bytes(arrival.kind()) {
             return Ok(None);
         }
 
+        let beyond = Beyond::of(routed, arrival.head_mut(), next)?;
+
         let inwards = Inwards::all(routed, next, asked);
-        let BegunFunctions { outwards, counts } = match next.through.own.is_empty() {
+        let BegunFunctions { outwards, counts } = match is_plain && !is_asked {
             true => BegunFunctions::default(),
             // On the heap: most tunnels have no transform, and each would have room for its beginning.
-            false => Box::pin(BegunFunctions::of_arrival(routed, arrival, next)).await?,
+            false => Box::pin(BegunFunctions::of_arrival(routed, arrival, next, &beyond)).await?,
         };
         let counts: FunctionCounts = counts.into();
         if !counts.is_empty() {
@@ -220,13 +233,14 @@ impl Bridges {
             inwards,
             outwards,
             counts,
+            beyond,
         };
 
         Ok((!bridges.is_idle()).then(|| Box::new(bridges)))
     }
 
     fn is_idle(&self) -> bool {
-        self.inwards.is_empty() && self.outwards.is_empty()
+        self.inwards.is_empty() && self.outwards.is_empty() && self.beyond.is_idle()
     }
 
     /// Asks the next proxy to undo the transforms that only it can undo.
@@ -235,6 +249,18 @@ impl Bridges {
         let asked = bridges.outwards.iter().filter(|own| own.needs_peer);
         let names = asked.map(|own| bridges.counts[own.at].name.as_str());
         transform::write(names, &mut head.fields);
+        bridges.beyond.ask(head);
+    }
+
+    /// Whether nodes further on have done the functions that they were asked for.
+    ///
+    /// # Errors
+    /// One has not: nothing may pass.
+    pub(crate) fn are_done(bridges: Option<&mut Self>, fields: &mut Fields) -> Result<(), Refusal> {
+        match bridges {
+            Some(bridges) => bridges.beyond.confirmed(fields),
+            None => Ok(()),
+        }
     }
 
     /// Keeps the transforms that the next proxy has confirmed, or need not know of; `None` if there are none.
@@ -248,6 +274,7 @@ impl Bridges {
 
     /// Names in the answer to a peer the transforms that are undone here.
     pub(crate) fn confirm(&self, fields: &mut Fields) {
+        self.beyond.confirm(fields);
         transform::write(self.inwards.iter().map(|own| own.name.as_str()), fields);
     }
 

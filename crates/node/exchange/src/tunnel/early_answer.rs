@@ -7,14 +7,14 @@ use hermes_admit::routed::Routed;
 use hermes_http::{Kind, Offered, StreamError};
 use hermes_plug::arrival::Arrival;
 use hermes_proto::fields::Fields;
-use hermes_proto::{resumable, transform};
+use hermes_proto::{functions_field, resumable, transform};
 
 use crate::reach::form;
 
 /// Whether the client of a tunnel may be told before it is known whether the target answers. Not if it shares its target's fate; and what a
 /// peer asks for is answered by the end that knows.
 pub(crate) fn may_be_given(offered: &Offered) -> bool {
-    let asks = [resumable::FIELD, transform::FIELD];
+    let asks = [resumable::FIELD, transform::FIELD, functions_field::FIELD];
     let mut asks = asks.iter();
     !offered.is_held() && !asks.any(|field| offered.head.fields.contains_key(field))
 }

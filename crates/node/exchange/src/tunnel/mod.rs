@@ -1,5 +1,6 @@
 //! A tunnel through the next proxy, or an upgraded connection to an origin.
 
+mod beyond;
 pub(crate) mod bridges;
 pub(crate) mod bytes;
 pub(crate) mod early_answer;
@@ -84,6 +85,9 @@ pub(crate) async fn forward(
 
     match answer {
         Event::Tunnel(mut head, incoming) => {
+            if let Err(refusal) = Bridges::are_done(bridges.as_deref_mut(), &mut head.fields) {
+                return Err(Failed::untouched(arrival, refusal));
+            }
             let granted = session.and_then(|asked| asked.granted(&mut head.fields));
             arrived(routed, &arrival, early);
             let opened = Opened::new(routed, arrival.head(), next, None);

@@ -10,6 +10,7 @@ use hermes_admit::snapshot::{ListenerRules, Snapshot};
 use hermes_config::model::ExchangeKind;
 use hermes_config::{child, element};
 use hermes_http::RequestHead;
+use hermes_observe::FunctionView;
 use hermes_plug::target::Target;
 use hermes_proto::authority;
 use hermes_proto::fields::Fields;
@@ -162,6 +163,20 @@ fn passed_over(
     snapshot.rules.recount_routes(taken, &facts, steps);
 }
 
+/// What a function did for an exchange that was refused later.
+fn describe_function(function: &FunctionView) -> String {
+    let FunctionView { name, began_us, .. } = function;
+    let up = format!(
+        "{} B in and {} B out towards the target",
+        function.to_target_in, function.to_target_out
+    );
+    let down = format!(
+        "{} and {} back",
+        function.to_client_in, function.to_client_out
+    );
+    format!("{name} began in {began_us} µs; {up}, {down}")
+}
+
 /// The kind as a record names it. A POST that is a tunnel came as a request.
 fn kind_of(word: &str) -> ExchangeKind {
     let tunnels = [
@@ -202,6 +217,13 @@ fn went(remembered: &RememberedRefusal, snapshot: &Snapshot, steps: &mut Vec<Ste
         });
     }
 
+    for function in &learnt.view.progress.functions {
+        steps.push(Step {
+            phase: Phase::Forward,
+            path: "through".to_owned(),
+            said: describe_function(function),
+        });
+    }
     for endpoint in &learnt.tried {
         let upstream = learnt.view.upstream.as_deref().unwrap_or_default();
         let is_address = endpoint.parse::<IpAddr>().is_ok();

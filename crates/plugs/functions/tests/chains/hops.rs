@@ -77,7 +77,7 @@ async fn serve(mut client: TcpStream, behaviour: Behaviour) -> Option<()> {
     Some(())
 }
 
-async fn letters(
+pub(super) async fn letters(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
     change: fn(&u8) -> u8,

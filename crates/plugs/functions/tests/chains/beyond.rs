@@ -1,0 +1,265 @@
+//! Functions that nodes ask each other for.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::hops::letters;
+use super::node::{Node, bytes, echo, head, mistakes};
+
+/// A folder with a key for each pair of nodes.
+fn keys() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, digit) in [("ab", "a"), ("ac", "c")] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, digit.repeat(64)).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&file, private).unwrap();
+    }
+    folder
+}
+
+/// `a`, which asks nodes behind `next` for functions.
+fn asks(keys: &Path, next: SocketAddr, functions: &str, through: &str) -> String {
+    let keys = keys.display();
+    format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\n\
+         upstreams: {{ next: {{ endpoints: [\"{next}\"] }} }}\n\
+         plugs: {{ functions: {{ keys: {{ b: {keys}/ab, c: {keys}/ac }} }} }}\n\
+         functions: {{ {functions} }}\n\
+         routes: [{{ to: next, through: [{through}] }}]\n"
+    )
+}
+
+/// A node that `a` may ask, with this key and this way on.
+fn asked(keys: &Path, key: &str, functions: &str, route: &str) -> String {
+    let keys = keys.display();
+    format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0, insecure_trust: [127.0.0.0/8] }} }}\n\
+         egress: {{ allow: [127.0.0.0/8] }}\n\
+         plugs: {{ functions: {{ keys: {{ a: {keys}/{key} }} }} }}\n\
+         functions: {{ {functions} }}\n{route}\n"
+    )
+}
+
+/// Changes of bytes whose order can be seen in the outcome.
+fn changed(byte: u8, by: u8) -> u8 {
+    byte.wrapping_mul(3).wrapping_add(by)
+}
+
+/// A process that bytes are led through, which changes each; and the function of that name that leads them there.
+async fn changing(name: &str, change: fn(&u8) -> u8) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(serve(client, change));
+        }
+    });
+    format!("{name}: {{ hop: {{ to: \"{address}\" }} }}")
+}
+
+async fn serve(mut client: TcpStream, change: fn(&u8) -> u8) -> Option<()> {
+    let request = head(&mut client).await;
+    let target = request.strip_prefix("CONNECT ")?.split(' ').next()?;
+    let mut back = TcpStream::connect(target).await.ok()?;
+    client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.ok()?;
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_target, mut to_target) = back.split();
+    let upwards = letters(&mut from_client, &mut to_target, change);
+    let downwards = letters(&mut from_target, &mut to_client, change);
+    tokio::join!(upwards, downwards);
+    Some(())
+}
+
+#[tokio::test]
+async fn functions_of_all_nodes_are_in_order_and_reversed_on_the_answer() {
+    let keys = keys();
+    let target = echo().await;
+    let one = changing("one", |byte| changed(*byte, 1)).await;
+    let two = changing("two", |byte| changed(*byte, 2)).await;
+    let three = changing("three", |byte| changed(*byte, 3)).await;
+    let four = changing("four", |byte| changed(*byte, 4)).await;
+
+    let end = "routes: [{ terminate: true }]";
+    let last = Node::start("c", &asked(keys.path(), "ac", &four, end));
+    let on = format!(
+        "upstreams: {{ next: {{ endpoints: [\"{}\"] }} }}\nroutes: [{{ to: next }}]",
+        last.address()
+    );
+    let middle = asked(keys.path(), "ab", &format!("{two}, {three}"), &on);
+    let middle = Node::start("b", &middle);
+    let through = "one, { at: b, do: [two] }, three, { at: c, do: [four] }";
+    let first = Node::start("a", &asks(keys.path(), middle.address(), &one, through));
+
+    let (mut tunnel, answer) = first.tunnel(target).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // The part of this node's route is none of its client's business.
+    assert!(
+        !answer.to_lowercase().contains("hermes-functions"),
+        "{answer}"
+    );
+    tunnel.write_all(b"hello").await.unwrap();
+    let order = [1, 2, 3, 4, 4, 3, 2, 1];
+    let outcome = |byte: &u8| order.iter().fold(*byte, |byte, by| changed(byte, *by));
+    let wanted: Vec<u8> = b"hello".iter().map(outcome).collect();
+    assert_eq!(bytes(&mut tunnel, 5).await, wanted);
+
+    for node in [first, middle, last] {
+        node.end().await;
+    }
+}
+
+/// What a node sends to the next one for a tunnel, which is then answered so.
+async fn sent(through: &str, target: SocketAddr, answer: &str) -> (String, String) {
+    let keys = keys();
+    let next = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = next.local_addr().unwrap();
+    let node = Node::start("a", &asks(keys.path(), address, "", through));
+    let asked = async {
+        let (mut stream, _) = next.accept().await.unwrap();
+        let request = head(&mut stream).await;
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        let rest = bytes(&mut stream, 1).await;
+        assert!(rest.is_empty() || answer.is_empty(), "bytes passed");
+        request
+    };
+    let asking = async {
+        let (stream, answer) = node.tunnel(target).await;
+        drop(stream);
+        answer
+    };
+    let (request, answer) = tokio::join!(asked, asking);
+    node.end().await;
+    (request, answer)
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_prove_its_part_gets_no_bytes() {
+    let target = "127.0.0.1:9".parse().unwrap();
+    let done = |mac: &str| format!("HTTP/1.1 200 OK\r\nHermes-Functions: b;mac={mac}\r\n\r\n");
+    let answers = [
+        "HTTP/1.1 200 OK\r\n\r\n".to_owned(),
+        done(""),
+        done(&"0".repeat(64)),
+    ];
+    for answer in answers {
+        let (request, answered) = sent("{ at: b, do: [two] }", target, &answer).await;
+        assert!(
+            request
+                .to_lowercase()
+                .contains("hermes-functions: b=two;from=a;"),
+            "{request}"
+        );
+        assert!(answered.starts_with("HTTP/1.1 5"), "{answered}");
+        assert!(answered.contains("has not proved"), "{answered}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_for_functions_is_good_once_for_its_tunnel_and_from_a_peer() {
+    let keys = keys();
+    let target = echo().await;
+    let other = echo().await;
+    let refusal = "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n";
+    let (request, _) = sent("{ at: b, do: [any] }", target, refusal).await;
+    let line = |line: &&str| line.to_lowercase().starts_with("hermes-functions:");
+    let field = request.lines().find(line).unwrap();
+
+    let functions = "any: { allow: { ports: [1-65535] } }, none: { allow: { ports: [1] } }";
+    let end = "routes: [{ terminate: true }]";
+    let node = Node::start("b", &asked(keys.path(), "ab", functions, end));
+    let ask = |target: SocketAddr, field: String| {
+        let node = &node;
+        async move {
+            let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{field}\r\n\r\n");
+            node.ask(&request).await.1
+        }
+    };
+
+    let (rest, last) = field.split_at(field.len() - 1);
+    let forged = [
+        (other, field.to_owned()),
+        (target, field.replace("=any;", "=none;")),
+        (target, field.replace("from=a;", "from=z;")),
+        (target, field.replace(";once=", ";once=0")),
+        (
+            target,
+            format!("{rest}{}", if last == "0" { "1" } else { "0" }),
+        ),
+    ];
+    for (target, field) in forged {
+        let answer = ask(target, field.clone()).await;
+        assert!(!answer.starts_with("HTTP/1.1 2"), "{field}: {answer}");
+    }
+
+    let answer = ask(target, field.to_owned()).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(
+        answer.to_lowercase().contains("hermes-functions: b;mac="),
+        "{answer}"
+    );
+    let replayed = ask(target, field.to_owned()).await;
+    assert!(replayed.starts_with("HTTP/1.1 403"), "{replayed}");
+    assert!(replayed.contains("used before"), "{replayed}");
+
+    // From a client that is no peer the field is no request, and is not passed on.
+    let plain =
+        asked(keys.path(), "ab", functions, end).replace(", insecure_trust: [127.0.0.0/8]", "");
+    node.apply(&plain);
+    let client = ask(target, field.to_owned()).await;
+    assert!(client.starts_with("HTTP/1.1 200"), "{client}");
+    assert!(
+        !client.to_lowercase().contains("hermes-functions"),
+        "{client}"
+    );
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_node_does_no_function_that_it_has_not() {
+    let keys = keys();
+    let target = echo().await;
+    let end = "routes: [{ terminate: true }]";
+    let node = Node::start("b", &asked(keys.path(), "ab", "packed: compress", end));
+    for (functions, why) in [("absent", "has no function"), ("packed", "nothing undoes")] {
+        let through = format!("{{ at: b, do: [{functions}] }}");
+        let first = Node::start("a", &asks(keys.path(), node.address(), "", &through));
+        let (_, answer) = first.tunnel(target).await;
+        assert!(answer.starts_with("HTTP/1.1 5"), "{answer}");
+        assert!(answer.contains(why), "{answer}");
+        first.end().await;
+    }
+
+    // Behind the end of the overlay there is no node to ask.
+    let through = "{ at: c, do: [any] }";
+    let first = Node::start("a", &asks(keys.path(), node.address(), "", through));
+    let (_, answer) = first.tunnel(target).await;
+    assert!(answer.contains("no node c is on the way"), "{answer}");
+    first.end().await;
+    node.end().await;
+}
+
+#[test]
+fn mistakes_about_functions_of_other_nodes_are_those_of_the_document() {
+    let keys = keys();
+    let through = "{ at: d, do: [x] }, { limit: { per_second: 1MiB } }, { at: d, do: [y] }";
+    let found = mistakes(&asks(
+        keys.path(),
+        "127.0.0.1:9".parse().unwrap(),
+        "",
+        through,
+    ));
+    assert_eq!(
+        found,
+        [
+            "routes[0].through: a node is asked twice, or for too much",
+            "routes[0].through[0]: no key is shared with the node `d`",
+            "routes[0].through[1]: `limit` is done by the node before it, and has its settings there",
+            "routes[0].through[2]: no key is shared with the node `d`",
+        ]
+    );
+}
