@@ -17,12 +17,13 @@ use tonic::Streaming;
 use tonic_prost::ProstCodec;
 
 use crate::backoff::Backoff;
+use crate::blocking::blocking;
 use crate::connection::MemberTls;
 use crate::enrol::{self, NotJoined};
 use crate::health::HealthLog;
 use crate::machine::{Effect, Machine, Refused};
 use crate::operator::Operator;
-use crate::{Membership, State, renewal};
+use crate::{Membership, NotConnected, State, renewal};
 
 /// Messages to a controller that wait to be sent.
 #[doc(alias = "bound")]
@@ -114,6 +115,7 @@ pub async fn attend<S: Subject>(agent: Agent<S>) -> Result<(), Ended> {
     loop {
         // An expired certificate opens no stream, and can still be renewed.
         attending.renew_if_due().await?;
+        let mut is_crowded = false;
         let lost = match Session::open(&attending.agent, &machine, &mut tls).await {
             Ok(session) => {
                 let began = Instant::now();
@@ -125,6 +127,10 @@ pub async fn attend<S: Subject>(agent: Agent<S>) -> Result<(), Ended> {
                 lost
             }
             Err(NotJoined::Refused(reason)) => return Err(Ended::Left(reason)),
+            Err(NotJoined::Unreachable(error @ NotConnected::Crowded(_))) => {
+                is_crowded = true;
+                error.to_string()
+            }
             Err(error) => {
                 // Another controller may be there.
                 attending.agent.membership.turn_to_next();
@@ -139,7 +145,10 @@ pub async fn attend<S: Subject>(agent: Agent<S>) -> Result<(), Ended> {
             true => LONGEST_PAUSE,
             false => SHORT_PAUSE,
         };
-        let pause = backoff.pause(fastrand::f64(), longest);
+        let pause = match is_crowded {
+            true => backoff.later(fastrand::f64()),
+            false => backoff.pause(fastrand::f64(), longest),
+        };
         attending.wait(&mut machine, pause).await?;
     }
 }
@@ -277,7 +286,7 @@ impl<S: Subject> Attending<S> {
                         return Ok(status.message().to_owned());
                     }
                 },
-                _ = look.tick() => self.look(machine)?,
+                _ = look.tick() => self.look(machine).await?,
                 _ = renew.tick() => {
                     self.renew_if_due().await?;
                     Vec::new()
@@ -293,7 +302,9 @@ impl<S: Subject> Attending<S> {
 
     /// Renews the certificate if it is time. Where that fails it is tried again later: there is a third of its time for that.
     async fn renew_if_due(&mut self) -> Result<(), Ended> {
-        let span = renewal::span(&self.agent.state.certificates()?);
+        let state = self.agent.state.clone();
+        let certificates = blocking(move || state.certificates()).await?;
+        let span = renewal::span(&certificates);
         let node = self.agent.membership.node.as_str();
         if span.is_some_and(|span| !span.is_due(node, unix_seconds())) {
             return Ok(());
@@ -318,7 +329,7 @@ impl<S: Subject> Attending<S> {
             tokio::select! {
                 () = &mut over => return Ok(()),
                 _ = look.tick() => {
-                    let effects = self.look(machine)?;
+                    let effects = self.look(machine).await?;
                     // There is no one to tell: the next hello says what is in force.
                     drop(self.carry_out(machine, effects).await?);
                 }
@@ -326,14 +337,16 @@ impl<S: Subject> Attending<S> {
         }
     }
 
-    fn look(&mut self, machine: &mut Machine) -> Result<Vec<Effect>, Ended> {
+    async fn look(&mut self, machine: &mut Machine) -> Result<Vec<Effect>, Ended> {
         let subject = &self.agent.subject;
         self.health
             .look(self.started.elapsed(), || subject.vitals());
         if !self.agent.subject.has_returned() {
             return Ok(Vec::new());
         }
-        let current = self.agent.state.current(&self.agent.membership)?;
+        let state = self.agent.state.clone();
+        let membership = self.agent.membership.clone();
+        let current = blocking(move || state.current(&membership)).await?;
         Ok(machine.returned(current))
     }
 
@@ -403,7 +416,7 @@ impl<S: Subject> Attending<S> {
                 Effect::Follow { signed, statement } => {
                     let state = self.agent.state.clone();
                     blocking(move || state.follow(&signed, &statement)).await?;
-                    self.follow_authorities()?;
+                    self.follow_authorities().await?;
                 }
                 Effect::Confirm => self.agent.subject.confirm().await,
                 Effect::Leave => return Err(Ended::Left("it was revoked".to_owned())),
@@ -433,13 +446,18 @@ impl<S: Subject> Attending<S> {
     }
 
     /// Controllers are believed by the authorities of the statement in force from now on.
-    fn follow_authorities(&self) -> Result<(), Ended> {
-        if let Some(current) = self.agent.state.current(&self.agent.membership)?
-            && let Some(authorities) = self.agent.state.authorities_of(&current.statement)?
-        {
-            self.agent.state.keep_authorities(&authorities)?;
-        }
-        Ok(())
+    async fn follow_authorities(&self) -> Result<(), Ended> {
+        let state = self.agent.state.clone();
+        let membership = self.agent.membership.clone();
+        let followed = blocking(move || {
+            if let Some(current) = state.current(&membership)?
+                && let Some(authorities) = state.authorities_of(&current.statement)?
+            {
+                state.keep_authorities(&authorities)?;
+            }
+            Ok(())
+        });
+        Ok(followed.await?)
     }
 }
 
@@ -454,13 +472,4 @@ fn keep(
         state.keep_part(hash, bytes)?;
     }
     Ok(())
-}
-
-/// Disks may stand still, and must not stop the agent's run time.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)?
 }

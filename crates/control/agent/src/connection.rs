@@ -21,16 +21,22 @@ use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tonic::client::Grpc;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::backoff::Backoff;
+
 /// How long it may take to connect, handshakes included.
 #[doc(alias = "bound")]
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long a node that joins comes again to a controller that lets others in before it.
+#[doc(alias = "bound")]
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A silent controller is asked after so long, and is gone if it does not answer within [`SILENCE`].
 #[doc(alias = "bound")]
@@ -96,6 +102,9 @@ pub enum NotConnected {
         /// The reason.
         error: io::Error,
     },
+    /// The controller is there, and lets others in first: it says so by an alert before the handshake.
+    #[error("{0}: many nodes come at once, and this one is let in later")]
+    Crowded(ControllerUrl),
     /// Nothing happened.
     #[error("{0}: no answer within {CONNECT:?}")]
     Timeout(ControllerUrl),
@@ -182,7 +191,19 @@ impl Connection {
     /// # Errors
     /// The controller cannot be reached, or is another one.
     pub(crate) async fn open(url: &ControllerUrl, trusted: &Trusted) -> Result<Self, NotConnected> {
-        Self::open_with(url, Arc::new(tls(trusted, None)?)).await
+        let config = Arc::new(tls(trusted, None)?);
+        let mut backoff = Backoff::default();
+        let mut waited = Duration::ZERO;
+        loop {
+            let opened = Self::open_with(url, config.clone()).await;
+            // Someone waits for the command: it comes again by itself as agents do.
+            if !matches!(opened, Err(NotConnected::Crowded(_))) || waited >= PATIENCE {
+                return opened;
+            }
+            let pause = backoff.later(fastrand::f64());
+            waited += pause;
+            tokio::time::sleep(pause).await;
+        }
     }
 
     /// Connects as a member.
@@ -203,9 +224,12 @@ impl Connection {
         config: Arc<ClientConfig>,
     ) -> Result<Self, NotConnected> {
         let opened = tokio::time::timeout(CONNECT, handshakes(url, config)).await;
-        let failed = |error| NotConnected::Io {
-            url: url.clone(),
-            error,
+        let failed = |error| match is_told_later(&error) {
+            true => NotConnected::Crowded(url.clone()),
+            false => NotConnected::Io {
+                url: url.clone(),
+                error,
+            },
         };
         opened
             .map_err(|_| NotConnected::Timeout(url.clone()))?
@@ -218,6 +242,15 @@ impl Connection {
     pub(crate) fn grpc(self) -> Grpc<Self> {
         Grpc::with_origin(self, Uri::from_static("https://controller"))
     }
+}
+
+/// Whether a controller has ended the handshake before it began. No one signs that: it only says when to come again.
+fn is_told_later(error: &io::Error) -> bool {
+    let tls = error.get_ref().and_then(|error| error.downcast_ref());
+    matches!(
+        tls,
+        Some(rustls::Error::AlertReceived(AlertDescription::UserCanceled))
+    )
 }
 
 async fn handshakes(url: &ControllerUrl, config: Arc<ClientConfig>) -> io::Result<Connection> {
@@ -367,7 +400,37 @@ impl tower_service::Service<http::Request<tonic::body::Body>> for Connection {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_controller_that_lets_others_in_first_is_told_from_one_that_is_away() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let controller = async {
+            for answer in [&[21, 3, 3, 0, 2, 2, 90][..], &[21, 3, 3, 0, 2, 2, 40], b""] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.readable().await.unwrap();
+                let _ = stream.try_read(&mut [0; 4096]);
+                stream.write_all(answer).await.unwrap();
+            }
+        };
+        let url = ControllerUrl {
+            host: "127.0.0.1".to_owned(),
+            port,
+        };
+        let config = Arc::new(tls(&Trusted::Authorities(String::new()), None).unwrap());
+        let agent = async {
+            for is_crowded in [true, false, false] {
+                let opened = Connection::open_with(&url, config.clone()).await;
+                let error = opened.err().unwrap();
+                let told = matches!(error, NotConnected::Crowded(_));
+                assert_eq!(told, is_crowded, "{error}");
+            }
+        };
+        tokio::join!(controller, agent);
+    }
 
     #[test]
     fn a_url_has_a_host_and_a_port() {

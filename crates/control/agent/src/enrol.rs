@@ -7,6 +7,7 @@ use http::uri::PathAndQuery;
 use rcgen::{CertificateParams, KeyPair};
 use tonic_prost::ProstCodec;
 
+use crate::blocking::blocking;
 use crate::connection::{Connection, Identity, MemberTls, Trusted};
 use crate::{ControllerUrl, Membership, NotConnected, State};
 
@@ -108,11 +109,15 @@ pub(crate) async fn as_member(
     tls: &mut MemberTls,
 ) -> Result<Connection, NotJoined> {
     let url: ControllerUrl = membership.controller.parse().map_err(NotJoined::Answer)?;
-    let identity = Identity {
-        certificates: state.certificates()?,
-        key: state.key()?,
-    };
-    let trusted = Trusted::Authorities(state.authorities()?);
+    let state = state.clone();
+    let (identity, trusted) = blocking(move || {
+        let identity = Identity {
+            certificates: state.certificates()?,
+            key: state.key()?,
+        };
+        Ok((identity, Trusted::Authorities(state.authorities()?)))
+    })
+    .await?;
     Ok(Connection::open_as(&url, trusted, identity, tls).await?)
 }
 

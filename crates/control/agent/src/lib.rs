@@ -12,6 +12,7 @@
 
 pub mod attend;
 mod backoff;
+mod blocking;
 mod connection;
 mod controllers;
 pub mod enrol;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_api::Statement;
-use hermes_config::{DocumentForm, Loaded, Problems};
+use hermes_config::{DocumentForm, Loaded, Problem, Problems};
 use hermes_node::change::ReloadReport;
 use hermes_node::{NodeHandle, Proxy, Vitals};
 use tokio::sync::Mutex;
@@ -58,6 +58,17 @@ impl OverlayNode {
         self.apply(statement, None).await
     }
 
+    /// The document of a statement. Its disk may stand still, and must not stop the run time; a large one takes a while to read, too.
+    async fn document(&mut self, statement: &Statement) -> Result<Loaded, Problems> {
+        let state = self.state.clone();
+        let membership = self.membership.clone();
+        let form = self.form.clone();
+        let statement = statement.clone();
+        let read = move || state.document(&statement, &membership, &form);
+        let read = tokio::task::spawn_blocking(read).await;
+        read.unwrap_or_else(|panicked| Err(Problems(vec![Problem::new("", panicked.to_string())])))
+    }
+
     async fn begin(&mut self, loaded: Loaded) -> Result<String, Problems> {
         let proxy = (self.start)(loaded)?;
         let report = format!("started with {} listeners", proxy.listeners().len());
@@ -78,10 +89,7 @@ impl OverlayNode {
         let report = match applied {
             Ok(applied) => applied.map_err(|refused| refused.problems().clone())?,
             Err(error) => {
-                return Err(Problems(vec![hermes_config::Problem::new(
-                    "",
-                    error.to_string(),
-                )]));
+                return Err(Problems(vec![Problem::new("", error.to_string())]));
             }
         };
         self.unconfirmed = report.unconfirmed.is_some();
@@ -95,8 +103,7 @@ impl Subject for OverlayNode {
         statement: &Statement,
         confirm: Option<Duration>,
     ) -> Result<String, Vec<Refused>> {
-        let loaded = self.state.document(statement, &self.membership, &self.form);
-        let loaded = loaded.map_err(refused)?;
+        let loaded = self.document(statement).await.map_err(refused)?;
         let outcome = match self.handle.clone() {
             // There is no earlier document to return to, and so nothing to confirm.
             // The first document starts the data plane.

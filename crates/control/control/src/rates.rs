@@ -47,6 +47,13 @@ impl<K: Eq + Hash> Rates<K> {
         full.insert(party, if has_turn { next } else { known });
         has_turn
     }
+
+    /// Gives a turn back that was taken.
+    pub(crate) fn give_back(&self, party: &K) {
+        if let Some(full) = self.full.lock().get_mut(party) {
+            *full = full.saturating_sub(self.pause);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ pub mod peers;
 pub mod pki;
 pub mod program;
 pub mod raw;
+pub mod resources;
 pub mod runtime;
 pub mod secured;
 pub mod shown;

@@ -103,6 +103,22 @@ impl Rollout {
         self
     }
 
+    /// With the stages that nodes have already, of an earlier leader that had begun the same change.
+    #[must_use]
+    pub fn resumed(mut self, has: BTreeMap<Name, Stage>) -> Self {
+        self.told.clone_from(&has);
+        self.has = has;
+        self
+    }
+
+    /// A node comes that has a stage already: it is not taken back to an earlier one.
+    pub fn came(&mut self, node: &Name, stage: Stage) {
+        if !self.is_over {
+            let told = self.told.entry(node.clone()).or_default();
+            *told = stage.max(*told);
+        }
+    }
+
     /// The stage that a node should have now.
     pub fn target(&self, node: &Name) -> Stage {
         self.told.get(node).copied().unwrap_or(0)
@@ -153,7 +169,7 @@ impl Rollout {
                 events.push(Event::Done);
                 return events;
             };
-            let Some(Wave { nodes, .. }) = waves.get(self.wave).cloned() else {
+            let Some(Wave { nodes, is_canary }) = waves.get(self.wave).cloned() else {
                 self.stage += 1;
                 self.wave = 0;
                 continue;
@@ -168,10 +184,12 @@ impl Rollout {
             let lacks = |node: &&Name| self.has.get(*node).is_none_or(|has| *has < stage);
             let waiting = nodes.iter().filter(|node| attends(node)).filter(lacks);
             self.waiting = waiting.cloned().collect();
+            // A leader before may have been lost while it looked at them.
+            let is_looked_at = is_canary && self.looking.is_of(stage) && nodes.iter().any(attends);
             events.push(Event::Reach { nodes, stage });
             self.began = now;
             self.looking.forget();
-            if !self.waiting.is_empty() {
+            if !self.waiting.is_empty() || is_looked_at {
                 return events;
             }
             self.wave += 1;

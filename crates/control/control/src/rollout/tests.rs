@@ -267,6 +267,72 @@ proptest! {
     }
 }
 
+proptest! {
+    /// A leader is lost at any step: the next one takes back no node, tells none a stage before those of the waves before it that attend, and
+    /// comes to the end.
+    #[test]
+    fn the_next_leader_goes_on_in_waves_from_where_each_node_is(
+        ranks in prop::collection::vec(0u32..3, 1..12),
+        before in 0usize..30,
+        away in prop::collection::btree_set(0usize..12, 0..3),
+    ) {
+        let nodes = ranked(&ranks);
+        let stages = vec![
+            waves(&nodes, Order::ReceiversFirst, 1),
+            waves(&nodes, Order::SendersFirst, 1),
+        ];
+        let mut rollout = Rollout::new(stages.clone(), Bake::default());
+        let mut has: BTreeMap<Name, Stage> = BTreeMap::new();
+        rollout.begin(0, &all);
+        for step in 0..before {
+            let node = name(step % ranks.len());
+            has.insert(node.clone(), rollout.target(&node));
+            rollout.in_force(&node, has[&node], 1, &all);
+        }
+
+        has.retain(|_, stage| *stage > 0);
+        let mut rollout = Rollout::new(stages.clone(), Bake::default()).resumed(has.clone());
+        let attends = |node: &Name| !away.iter().any(|index| name(*index) == *node);
+        let mut waiting: Vec<Event> = rollout.begin(2, &attends);
+        let mut is_done = false;
+        while !waiting.is_empty() {
+            let mut next = Vec::new();
+            for event in waiting {
+                let Event::Reach { nodes, stage } = event else {
+                    is_done |= event == Event::Done;
+                    continue;
+                };
+                let earlier = stages[stage - 1].iter().take_while(|wave| wave.nodes != nodes);
+                for node in earlier.flat_map(|wave| &wave.nodes).filter(|node| attends(node)) {
+                    let has = has.get(node).copied().unwrap_or(0);
+                    prop_assert!(has >= stage, "{node} has {has} when {nodes:?} are told {stage}");
+                }
+                for node in nodes.into_iter().filter(|node| attends(node)) {
+                    let told = rollout.target(&node);
+                    let had = has.insert(node.clone(), told).unwrap_or(0);
+                    prop_assert!(told >= had, "{node} goes back from {had} to {told}");
+                    next.extend(rollout.in_force(&node, told, 3, &attends));
+                }
+            }
+            waiting = next;
+        }
+        prop_assert!(is_done);
+    }
+}
+
+#[test]
+fn a_canary_that_the_leader_before_looked_at_is_looked_at_again() {
+    let asked_for = Bake {
+        is_asked_for: true,
+        ..bake()
+    };
+    let rollout = Rollout::new(vec![vec![canary(0), canary(1)]], asked_for);
+    let mut rollout = rollout.resumed(BTreeMap::from([(name(0), 1)]));
+    rollout.begin(0, &all);
+    assert_eq!(rollout.tick(1, &all), [Event::Look(vec![name(0)])]);
+    assert_eq!(rollout.target(&name(1)), 0);
+}
+
 #[test]
 fn devices_of_one_user_stop_no_change_while_others_attend() {
     let users = ["alice", "alice", "bob", "carol"];

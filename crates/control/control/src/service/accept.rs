@@ -15,35 +15,24 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::admission::{Admission, AdmissionBounds, Admitted, tell_later};
 use super::calls::{CallRates, Calls, Party, call_rates};
 use super::controller::Controller;
 use super::grpc;
 use super::shares::{Share, Shares, source};
 use crate::rates::Rates;
 
-/// Handshakes that begin in a second: after a restart all nodes come back, and each handshake costs a signature.
+/// Connections at once of strangers of one source: an address, or a /64 of IPv6.
 #[doc(alias = "bound")]
-const HANDSHAKES_PER_SECOND: u32 = 500;
-
-/// Handshakes at once of one source: an address, or a /64 of IPv6. More are closed, and come back after a pause if they are agents.
-#[doc(alias = "bound")]
-const HANDSHAKES: u32 = 64;
+const STRANGERS_OF_SOURCE: u32 = 64;
 
 /// Connections at once of one member: the one that ends, the one that replaces it, and renewals.
 #[doc(alias = "bound")]
 const OF_A_MEMBER: u32 = 4;
-
-/// Handshakes of one source before it has to wait for others: all nodes may be behind one address.
-#[doc(alias = "bound")]
-const ARRIVALS: u32 = 10_000;
-
-/// The time after which a source that had all these may have another one, half as often as handshakes begin.
-#[doc(alias = "bound")]
-const NEXT_ARRIVAL: Duration = Duration::from_millis(4);
 
 /// Connections of one member, one after the other without a pause.
 #[doc(alias = "bound")]
@@ -56,6 +45,10 @@ const NEXT_RETURN: Duration = Duration::from_secs(1);
 /// Connections at once.
 #[doc(alias = "bound")]
 const CONNECTIONS: usize = 20_000;
+
+/// Connections that the kernel keeps until they are accepted; it may keep fewer (`net.core.somaxconn`).
+#[doc(alias = "bound")]
+const BACKLOG: i32 = 4096;
 
 /// Connections at once of other controllers of the overlay.
 #[doc(alias = "bound")]
@@ -102,11 +95,9 @@ struct AgentRooms {
     connections: Semaphore,
     strangers: Semaphore,
     controllers: Semaphore,
-    /// By source, from the first byte until it is known who it is; of strangers, until they go.
-    handshakes: Shares<IpAddr>,
+    admission: Admission,
+    strangers_of_source: Shares<IpAddr>,
     members: Shares<Name>,
-    /// By source, how often it connects.
-    arrivals: Rates<IpAddr>,
     /// How often members connect.
     returns: Rates<Name>,
     calls: Arc<CallRates>,
@@ -152,9 +143,9 @@ impl AgentRooms {
             connections: Semaphore::new(CONNECTIONS),
             strangers: Semaphore::new(STRANGERS),
             controllers: Semaphore::new(CONTROLLERS),
-            handshakes: Shares::new(HANDSHAKES),
+            admission: Admission::new(AdmissionBounds::default()),
+            strangers_of_source: Shares::new(STRANGERS_OF_SOURCE),
             members: Shares::new(OF_A_MEMBER),
-            arrivals: Rates::new(ARRIVALS, NEXT_ARRIVAL),
             returns: Rates::new(RETURNS, NEXT_RETURN),
             calls: Arc::new(call_rates()),
         }
@@ -164,29 +155,14 @@ impl AgentRooms {
 /// Accepts connections until the task is dropped.
 pub(super) async fn serve(controller: Arc<Controller>, listener: TcpListener) {
     let rooms = Arc::new(AgentRooms::new());
-    let mut pace = interval(Duration::from_secs(1) / HANDSHAKES_PER_SECOND);
-    pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    // Those that the kernel has no place for are lost for a second, and then for longer.
+    if let Err(error) = rustix::net::listen(&listener, BACKLOG) {
+        tracing::warn!(%error, "few agents can come at once");
+    }
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                // Before the turn: one source that connects all the time does not use up the turns of others.
-                let now = Duration::from_millis(controller.now());
-                if !rooms.arrivals.take(source(from.ip()), now) {
-                    continue;
-                }
-                let Some(share) = rooms.handshakes.take(source(from.ip())) else {
-                    continue;
-                };
-                pace_of(&mut pace).await;
-                tokio::spawn(one(
-                    controller.clone(),
-                    rooms.clone(),
-                    Arrived {
-                        stream,
-                        from,
-                        share,
-                    },
-                ));
+                tokio::spawn(one(controller.clone(), rooms.clone(), stream, from));
             }
             Err(error) => {
                 // Out of descriptors, mostly: others close in a while.
@@ -197,33 +173,22 @@ pub(super) async fn serve(controller: Arc<Controller>, listener: TcpListener) {
     }
 }
 
-/// Waits for a turn. Turns that no one took are lost but for those of the last tenth of a second.
-async fn pace_of(pace: &mut tokio::time::Interval) {
-    let turn = pace.tick().await;
-    let behind = Instant::now().saturating_duration_since(turn);
-    if behind > Duration::from_millis(100) {
-        pace.reset();
-    }
-}
-
-/// A connection of someone who has not said who it is.
-struct Arrived {
+async fn one(
+    controller: Arc<Controller>,
+    rooms: Arc<AgentRooms>,
     stream: TcpStream,
     from: SocketAddr,
-    share: Share<IpAddr>,
-}
-
-async fn one(controller: Arc<Controller>, rooms: Arc<AgentRooms>, arrived: Arrived) {
-    let Arrived {
-        stream,
-        from,
-        share,
-    } = arrived;
+) {
     let Ok(_room) = rooms.connections.try_acquire() else {
+        tell_later(&stream);
         return tracing::warn!(peer = %from, "there are {CONNECTIONS} connections, another one is closed");
     };
+    // Boxed, as all that does not last.
+    let Ok(admitted) = Box::pin(rooms.admission.admit(source(from.ip()))).await else {
+        return tell_later(&stream);
+    };
     match handshake(&controller, stream).await {
-        Ok(stream) => serve_one(&controller, &rooms, stream, from, share).await,
+        Ok(stream) => serve_one(&controller, &rooms, stream, from, admitted).await,
         Err(error) => tracing::debug!(peer = %from, %error, "a handshake failed"),
     }
 }
@@ -245,7 +210,8 @@ async fn standing<'a>(
     controller: &Arc<Controller>,
     rooms: &'a AgentRooms,
     chain: Option<Arc<[CertificateDer<'static>]>>,
-    share: Share<IpAddr>,
+    from: SocketAddr,
+    admitted: Admitted<'_>,
 ) -> Result<Standing<'a>, String> {
     let judged = match chain {
         Some(chain) => judge(controller.clone(), chain).await,
@@ -260,6 +226,7 @@ async fn standing<'a>(
             let Some(share) = rooms.members.take(node.clone()) else {
                 return Err(format!("{node} has {OF_A_MEMBER} connections already"));
             };
+            admitted.was_a_member();
             Ok(Standing::Member {
                 node,
                 _share: share,
@@ -269,11 +236,16 @@ async fn standing<'a>(
             let room = rooms.controllers.try_acquire();
             let room =
                 room.map_err(|_| format!("{CONTROLLERS} of other controllers are there already"))?;
+            admitted.was_a_member();
             Ok(Standing::Controller { _room: room })
         }
         None => {
             let room = rooms.strangers.try_acquire();
             let room = room.map_err(|_| format!("{STRANGERS} others join already"))?;
+            let share = rooms.strangers_of_source.take(source(from.ip()));
+            let share = share.ok_or_else(|| {
+                format!("{STRANGERS_OF_SOURCE} others of its address join already")
+            })?;
             Ok(Standing::Stranger {
                 _room: room,
                 _share: share,
@@ -309,11 +281,11 @@ async fn serve_one(
     rooms: &AgentRooms,
     stream: BoxedStream,
     from: SocketAddr,
-    share: Share<IpAddr>,
+    admitted: Admitted<'_>,
 ) {
     let chain = stream.get_ref().1.peer_certificates();
     let chain: Option<Arc<[CertificateDer<'static>]>> = chain.map(|chain| chain.to_vec().into());
-    let standing = match standing(controller, rooms, chain.clone(), share).await {
+    let standing = match standing(controller, rooms, chain.clone(), from, admitted).await {
         Ok(standing) => standing,
         Err(reason) => return tracing::warn!(peer = %from, "a connection is closed: {reason}"),
     };

@@ -109,7 +109,7 @@ pub struct NodeView {
     /// The revision of its last word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
-    /// `in step`, `stored`, `unconfirmed`, `returned` or `refused`; `unknown` without a word.
+    /// `in step`, `waits` for its turn in a change, `stored`, `unconfirmed`, `returned` or `refused`; `unknown` without a word.
     pub state: String,
     /// Why it refused.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -442,7 +442,12 @@ impl Controller {
         let fleet = self.fleet.lock();
         let views = members.into_iter().map(|member| {
             let record = fleet.nodes().get(&member.node);
-            view(&member.node, member.user.as_ref(), member.expires, record)
+            let mut view = view(&member.node, member.user.as_ref(), member.expires, record);
+            // It has all that it should have now, and another state is to come.
+            if view.state == IN_STEP && fleet.waits(&member.node) {
+                view.state = "waits".to_owned();
+            }
+            view
         });
         Ok(views.collect())
     }
@@ -559,10 +564,13 @@ fn view(
     }
 }
 
+/// The state of a node that has all that it should have.
+const IN_STEP: &str = "in step";
+
 fn state(progress: hermes_api::Progress) -> &'static str {
     use hermes_api::Progress;
     match progress {
-        Progress::Confirmed => "in step",
+        Progress::Confirmed => IN_STEP,
         Progress::InForce => "unconfirmed",
         Progress::Stored => "stored",
         Progress::Returned => "returned",

@@ -155,6 +155,7 @@ fn arrival(member: Member, hello: &Hello) -> Result<Arrival, Status> {
         member,
         version: words(&hello.version),
         binary: Hash::try_from(&*hello.binary).ok(),
+        content: Hash::try_from(&*hello.content).ok(),
     })
 }
 

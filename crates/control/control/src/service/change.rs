@@ -18,6 +18,7 @@ use super::published::Published;
 use super::stages::{Spread, concerned};
 use crate::resources::{Findings, Key, RolloutPlan, Tree};
 use crate::rollout::{Bake, Event, Stage, StopBounds};
+use crate::store::Course;
 use crate::store::history::{Commit, NotCommitted};
 
 /// The longest time to confirm a change, in seconds.
@@ -125,7 +126,7 @@ impl Controller {
         // They are about the documents of before, too: nodes may have them though the change is not made.
         let kept = self.authority.keep_endorsements(&how.endorsements);
         kept.map_err(|error| NotChanged::Store(error.to_string()))?;
-        self.commit(&tree, in_force.published.revision, how)?;
+        self.commit(&tree, in_force.published.revision, how, Course::Begins)?;
         let lists_programs = difference.lists_programs(&in_force.published.tree, &tree);
         let events = self.begin(&mut in_force, next, &difference, how);
         if lists_programs {
@@ -183,7 +184,13 @@ impl Controller {
         })
     }
 
-    fn commit(&self, tree: &Tree, expected: Revision, how: &How) -> Result<Revision, NotChanged> {
+    fn commit(
+        &self,
+        tree: &Tree,
+        expected: Revision,
+        how: &How,
+        course: Course,
+    ) -> Result<Revision, NotChanged> {
         let commit = Commit {
             expected,
             tree,
@@ -191,6 +198,7 @@ impl Controller {
             message: &how.message,
             time: unix_seconds(),
             confirm_seconds: how.confirm_seconds.map(|seconds| seconds.min(LONGEST)),
+            course,
         };
         self.history.commit(&commit).map_err(|error| match error {
             NotCommitted::Moved(head) => {
@@ -287,6 +295,10 @@ impl Controller {
             awaiting.until.get_or_insert(Instant::now() + awaiting.time);
         }
         let revision = in_force.published.revision;
+        // Otherwise the next controller spreads it anew, to nodes that have it already.
+        if let Err(error) = self.history.arrived() {
+            tracing::warn!("the store does not know that revision {revision} is in force: {error}");
+        }
         self.fleet.lock().settled();
         tracing::info!("revision {revision} is in force");
         self.steps.send_replace(Some(Outcome {
@@ -329,7 +341,7 @@ impl Controller {
         };
         let tree = in_force.before.clone();
         // The nodes have the documents of before, whatever becomes of the store.
-        if let Err(error) = self.commit(&tree, revision, &how) {
+        if let Err(error) = self.commit(&tree, revision, &how, Course::Ends) {
             tracing::error!(
                 "the store keeps revision {revision}, which the nodes have left: {error:?}"
             );
@@ -443,7 +455,7 @@ impl Controller {
             ..How::default()
         };
         let tree = in_force.published.tree.clone();
-        self.commit(&tree, before.revision, &how)
+        self.commit(&tree, before.revision, &how, Course::GoesOn)
             .map_err(|error| format!("{error:?}"))?;
         let next = before.revision.next();
         let amend = |state: &Published, revision: Revision| Published {
@@ -460,7 +472,7 @@ impl Controller {
 }
 
 /// How the first nodes with a change are looked at.
-fn bake(plan: &RolloutPlan, stages: Vec<Stage>, how: &How) -> Bake {
+pub(super) fn bake(plan: &RolloutPlan, stages: Vec<Stage>, how: &How) -> Bake {
     /// Long enough for some requests, and short enough to wait for.
     const TIME: Duration = Duration::from_secs(10);
     let time = plan.bake.map_or(TIME, |bake| bake.0);

@@ -92,7 +92,7 @@ impl Controller {
         let history = History::new(store);
         let in_force = InForce::read(&history, &authority, &about.trust_domain, now, None)?;
 
-        Ok(Arc::new(Self {
+        let controller = Arc::new(Self {
             about,
             history,
             authority,
@@ -109,7 +109,11 @@ impl Controller {
             }),
             leadership,
             peers: Peers::new(to_peers),
-        }))
+        });
+        if controller.leads() {
+            controller.resume(&mut controller.in_force.lock());
+        }
+        Ok(controller)
     }
 
     /// Milliseconds since the controller started.

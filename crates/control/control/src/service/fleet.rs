@@ -20,6 +20,11 @@ pub(super) struct Fleet {
     /// The state of before under a later revision, for the end of a change that is stopped: nodes go back to no earlier one.
     back: Option<Arc<Published>>,
     rollout: Option<Rollout>,
+    /// Until when the nodes of a change of an earlier leader come, in milliseconds.
+    gathers_until: Option<u64>,
+    /// The stage that each node of such a change came with, where it is another one than the state before.
+    came_with: BTreeMap<Name, Stage>,
+    overlay: Option<Name>,
     /// The last change is over, and the store and the operator do not know yet.
     is_unsettled: bool,
     nodes: BTreeMap<Name, NodeRecord>,
@@ -40,6 +45,17 @@ pub(super) struct Change {
     pub(super) back: Arc<Published>,
     /// How its first nodes are looked at.
     pub(super) bake: Bake,
+}
+
+/// A change that an earlier leader has begun.
+pub(super) struct Gathering {
+    pub(super) overlay: Name,
+    /// The state before it, and its stages.
+    pub(super) stages: Vec<Arc<Published>>,
+    /// The state before it under a later revision.
+    pub(super) back: Arc<Published>,
+    /// Until when its nodes come, in milliseconds.
+    pub(super) until: u64,
 }
 
 /// A node that attends, or has done since the controller started.
@@ -103,6 +119,8 @@ pub(super) struct Arrival {
     pub(super) member: Member,
     pub(super) version: String,
     pub(super) binary: Option<Hash>,
+    /// The parts that it has in force.
+    pub(super) content: Option<Hash>,
 }
 
 impl Fleet {
@@ -113,6 +131,9 @@ impl Fleet {
             change: 0,
             back: None,
             rollout: None,
+            gathers_until: None,
+            came_with: BTreeMap::new(),
+            overlay: None,
             is_unsettled: false,
             nodes: BTreeMap::new(),
             owners: Arc::default(),
@@ -171,6 +192,7 @@ impl Fleet {
             id: self.sessions,
             wake: Arc::new(Notify::new()),
         };
+        self.keep_stage(&arrival);
         let record = NodeRecord {
             node: arrival.member.node.clone(),
             user: arrival.member.user,
@@ -189,6 +211,66 @@ impl Fleet {
             earlier.wake.notify_one();
         }
         session
+    }
+
+    /// Remembers the stage of the change under way that a node comes with: it goes back to none before.
+    fn keep_stage(&mut self, arrival: &Arrival) {
+        let node = &arrival.member.node;
+        let has_content = |stage: &Arc<Published>| {
+            let recipient = stage.recipient(node, arrival.member.user.as_ref());
+            let overlay = self.overlay.as_ref()?;
+            let statement = stage.statement(overlay, node, &recipient)?;
+            Some(Some(statement.content()) == arrival.content)
+        };
+        let found = self
+            .stages
+            .iter()
+            .rposition(|stage| has_content(stage) == Some(true));
+        let Some(stage) = found.filter(|stage| *stage > 0) else {
+            return;
+        };
+        if let Some(rollout) = &mut self.rollout {
+            rollout.came(node, stage);
+        } else if self.gathers_until.is_some() {
+            self.came_with.insert(node.clone(), stage);
+        }
+    }
+
+    /// Nodes of a change come that an earlier leader has begun: it goes on later.
+    pub(super) fn gather(&mut self, change: Gathering) {
+        self.change += 1;
+        self.stages = change.stages;
+        self.back = Some(change.back);
+        self.overlay = Some(change.overlay);
+        self.gathers_until = Some(change.until);
+        self.is_unsettled = true;
+        self.wake_all();
+    }
+
+    /// The states before and after a change whose nodes have had their time to come.
+    pub(super) fn gathered(&self, now: u64) -> Option<[Arc<Published>; 2]> {
+        self.gathers_until.filter(|until| now >= *until)?;
+        self.ends()
+    }
+
+    /// The states before and after the change under way.
+    pub(super) fn ends(&self) -> Option<[Arc<Published>; 2]> {
+        Some([self.stages.first()?.clone(), self.published().clone()])
+    }
+
+    /// Whether nodes of such a change still come.
+    #[cfg(test)]
+    pub(super) fn is_gathering(&self) -> bool {
+        self.gathers_until.is_some()
+    }
+
+    /// Goes on with such a change.
+    pub(super) fn go_on(&mut self, waves: Vec<Vec<Wave>>, bake: Bake, now: u64) -> Vec<Event> {
+        self.gathers_until = None;
+        let came_with = std::mem::take(&mut self.came_with);
+        let rollout = Rollout::new(waves, bake).of_users(self.owners.clone());
+        self.rollout = Some(rollout.resumed(came_with));
+        self.step(|rollout, attends| rollout.begin(now, attends))
     }
 
     /// The controller does not lead (any more): all streams end, and a change goes on elsewhere, if at all.
@@ -226,6 +308,8 @@ impl Fleet {
             record.session = None;
             record.since = now / 1000;
         }
+        // It may come back with less than it had.
+        self.came_with.remove(node);
         self.step(|rollout, attends| rollout.left(node, now, attends))
     }
 
@@ -256,6 +340,7 @@ impl Fleet {
     pub(super) fn target(&self, node: &Name) -> Target {
         let stage = match &self.rollout {
             Some(rollout) => rollout.target(node),
+            None if self.gathers_until.is_some() => self.came_with.get(node).copied().unwrap_or(0),
             None => self.stages.len() - 1,
         };
         Target {
@@ -270,6 +355,11 @@ impl Fleet {
                 .as_ref()
                 .and_then(|rollout| rollout.asked(node)),
         }
+    }
+
+    /// Whether the turn of a node in the change under way has not come.
+    pub(super) fn waits(&self, node: &Name) -> bool {
+        self.target(node).mark.stage + 1 < self.stages.len()
     }
 
     /// Begins a change. `now` is in milliseconds.
@@ -302,6 +392,8 @@ impl Fleet {
         self.change += 1;
         self.stages = vec![published];
         self.rollout = None;
+        self.gathers_until = None;
+        self.came_with.clear();
         self.wake_all();
     }
 

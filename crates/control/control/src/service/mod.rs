@@ -10,6 +10,7 @@
 
 mod accept;
 pub mod admin;
+mod admission;
 mod attend;
 mod binaries;
 mod calls;
@@ -33,6 +34,7 @@ mod part;
 mod peering;
 mod peers;
 mod published;
+mod resume;
 mod shares;
 #[cfg(test)]
 mod simulation;
@@ -79,6 +81,11 @@ impl Controller {
                 let in_force = self.in_force.try_lock();
                 in_force.is_some_and(|in_force| in_force.is_overdue())
             };
+            let has_gathered = self.fleet.lock().gathered(self.now()).is_some();
+            if has_gathered {
+                let controller = self.clone();
+                let _ = tokio::task::spawn_blocking(move || controller.go_on()).await;
+            }
             if self.leads() && is_overdue() {
                 let controller = self.clone();
                 // One after the other: the next look finds that it has returned.

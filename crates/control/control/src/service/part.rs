@@ -10,8 +10,8 @@
 //! - keep the newest state compiled, so that each of them can lead at once.
 //!
 //! A leader that is lost is followed within seconds: its lease ends, another controller reads the head anew, and the nodes come to it. It
-//! gives all of them the state of the head: what the leader before had committed is not lost, and its waves are not gone on with, as
-//! after a restart of a controller that is alone. What a leader of before still does is harmless: its commits carry its term, and the
+//! gives all of them the state of the head: what the leader before had committed is not lost, and a change that was under way goes on in
+//! waves ([`resume`](super::resume)), as after a restart of a controller that is alone. What a leader of before still does is harmless: its commits carry its term, and the
 //! store refuses them; nodes follow no revision that is older than one they have seen.
 
 use std::sync::Arc;
@@ -123,6 +123,7 @@ impl Controller {
         fleet.dismiss(in_force.published.clone());
         drop(fleet);
         if role == Role::Leads {
+            self.resume(&mut in_force);
             let revision = in_force.published.revision;
             tracing::info!("this controller leads from revision {revision} on");
             self.part.send_replace(Role::Leads);

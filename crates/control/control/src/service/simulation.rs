@@ -12,7 +12,7 @@ use hermes_api::{
     agent_message, controller_message::Content,
 };
 
-use super::fleet::{Arrival, Change, Fleet, Session};
+use super::fleet::{Arrival, Change, Fleet, Gathering, Session};
 use super::in_force::compiled;
 use super::offering::{Offering, pieces};
 use super::published::{Part, Published};
@@ -329,7 +329,10 @@ impl World {
             95..97 => self.change(),
             97..98 => self.revoke(),
             98..99 => drop(self.fleet.update(&self.nodes[index].name)),
-            _ => drop(self.fleet.tick(self.now)),
+            _ => {
+                let _ = self.fleet.tick(self.now);
+                self.go_on();
+            }
         }
         self.check();
     }
@@ -425,13 +428,48 @@ impl World {
         self.nodes[index].crash();
     }
 
-    /// The controller crashes and starts: its store has the state that the last change leads to.
+    /// The controller crashes and starts: its store has the state that the last change leads to, and the one that a change under way began from.
     fn restart(&mut self) {
         let published = self.fleet.published().clone();
+        let course = self.fleet.ends().filter(|_| self.fleet.is_changing());
         self.fleet = Fleet::new(published);
+        if let Some([before, next]) = course {
+            self.resume(&before, next);
+        }
         for node in &mut self.nodes {
             node.link = None;
             node.machine.disconnected();
+        }
+    }
+
+    /// The next controller takes up a change.
+    fn resume(&mut self, before: &Published, next: Arc<Published>) {
+        let before = Published {
+            revision: next.revision,
+            revoked: next.revoked.clone(),
+            ..before.clone()
+        };
+        let back = Published {
+            revision: next.revision.next(),
+            ..before.clone()
+        };
+        self.tell(&before);
+        self.tell(&back);
+        self.fleet.gather(Gathering {
+            overlay: name("sim"),
+            stages: vec![Arc::new(before), next],
+            back: Arc::new(back),
+            until: self.now + 2000,
+        });
+    }
+
+    /// The nodes of such a change have had their time to come.
+    fn go_on(&mut self) {
+        if let Some([before, next]) = self.fleet.gathered(self.now) {
+            let ranked = self.ranked(&before, &next);
+            let waves = waves(&ranked, Order::ReceiversFirst, 1);
+            let bake = self.bake();
+            let _ = self.fleet.go_on(vec![waves], bake, self.now);
         }
     }
 
@@ -453,17 +491,7 @@ impl World {
         });
         self.tell(&next);
         self.tell(&back);
-        let ranked = self.nodes.iter().filter(|node| {
-            let recipient = |state: &Published| state.recipient(&node.name, node.user.as_ref());
-            next.parts(&recipient(&next)) != before.parts(&recipient(&before))
-        });
-        let ranked: Vec<_> = ranked
-            .map(|node| RankedNode {
-                name: node.name.clone(),
-                rank: u32::from(node.user.is_some()),
-                class: String::new(),
-            })
-            .collect();
+        let ranked = self.ranked(&before, &next);
         let bake = self.bake();
         let change = Change {
             stages: vec![next],
@@ -478,6 +506,20 @@ impl World {
         let _ = self.fleet.begin(change, self.now);
     }
 
+    /// The nodes that a change concerns.
+    fn ranked(&self, before: &Published, next: &Published) -> Vec<RankedNode> {
+        let concerned = self.nodes.iter().filter(|node| {
+            let recipient = |state: &Published| state.recipient(&node.name, node.user.as_ref());
+            next.parts(&recipient(next)) != before.parts(&recipient(before))
+        });
+        let ranked = concerned.map(|node| RankedNode {
+            name: node.name.clone(),
+            rank: u32::from(node.user.is_some()),
+            class: String::new(),
+        });
+        ranked.collect()
+    }
+
     /// Some changes are looked at, for a while or a moment.
     fn bake(&mut self) -> Bake {
         Bake {
@@ -490,7 +532,7 @@ impl World {
 
     /// The store keeps the end of a change at once.
     fn settle(&mut self) {
-        if !self.fleet.is_spreading() {
+        if !self.fleet.is_spreading() && !self.fleet.is_gathering() {
             self.fleet.settled();
         }
     }
@@ -543,6 +585,7 @@ impl World {
             }
             self.now += 400;
             let _ = self.fleet.tick(self.now);
+            self.go_on();
             self.check();
             self.settle();
             if turn % 16 == 15 && !self.fleet.is_changing() && self.is_in_step() {
@@ -583,6 +626,7 @@ fn arrival(node: &Node) -> Arrival {
         },
         version: String::new(),
         binary: None,
+        content: node.machine.content(),
     }
 }
 

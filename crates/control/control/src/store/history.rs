@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::awaited::Awaited;
+use super::course::Course;
 use super::entries::{Entry, reached_by, tree_blob, tree_entries};
 use super::{Act, Audit, KeptBlob, RecordChange, Store, StoreError, backup};
 use crate::resources::{Key, Origin, Resource, Tree};
@@ -75,6 +76,8 @@ pub struct Commit<'a> {
     pub message: &'a str,
     /// It is returned from unless it is confirmed within so many seconds.
     pub confirm_seconds: Option<u32>,
+    /// How it comes to its nodes.
+    pub course: Course,
 }
 
 /// Why a state was not made.
@@ -184,20 +187,20 @@ impl History {
             expected: before,
             new: Some(name),
         };
-        self.move_head(head, Awaited::change(&*self.store, state.revision, commit)?)?;
+        let records = [
+            Some(head),
+            Awaited::change(&*self.store, state.revision, commit)?,
+            commit.course.change(&*self.store, commit.expected)?,
+        ];
+        self.move_head(&records.into_iter().flatten().collect::<Vec<_>>())?;
         newest.tree = Some(state.tree);
         newest.blobs = reached_by(&entries).collect();
         Ok(state.revision)
     }
 
-    /// Makes a state the newest one, and records the confirmation that it waits for.
-    fn move_head(
-        &self,
-        head: RecordChange,
-        awaited: Option<RecordChange>,
-    ) -> Result<(), NotCommitted> {
-        let changes: Vec<_> = [Some(head), awaited].into_iter().flatten().collect();
-        if self.store.swap_as_leader(&changes)? {
+    /// Makes a state the newest one, and records the confirmation that it waits for, and how it spreads.
+    fn move_head(&self, changes: &[RecordChange]) -> Result<(), NotCommitted> {
+        if self.store.swap_as_leader(changes)? {
             return Ok(());
         }
         let newest = self.head()?;

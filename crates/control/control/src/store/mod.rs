@@ -7,6 +7,7 @@ mod audit;
 mod awaited;
 mod backup;
 mod cache;
+mod course;
 mod entries;
 mod error;
 mod etcd;
@@ -23,6 +24,7 @@ use hermes_api::Hash;
 
 pub use self::audit::{Act, Audit, AuditEntry};
 pub use self::awaited::Awaited;
+pub use self::course::Course;
 pub use self::error::StoreError;
 pub use self::etcd::{EtcdAddress, EtcdIdentity, EtcdStore, EtcdTls};
 pub use self::leadership::{Leadership, Presence, Role};

@@ -47,6 +47,7 @@ mod overlay_etcd;
 mod overlay_kinds;
 mod overlay_peering;
 mod overlay_questions;
+mod overlay_resumed;
 mod overlay_way;
 mod own_authority;
 mod pac;
