@@ -21,12 +21,16 @@ use serde_json::{Map, Value as Json, json};
 
 use super::Compiled;
 use super::draft::OVERLAY;
+use super::slices;
 
 /// Begins the names of parts that are left of the document before.
 const BEFORE: &str = "before";
 
 /// Begins the names of parts that change in a later turn.
 const LATER: &str = "later";
+
+/// Begins the subjects that are slices.
+const SLICE: &str = "slice ";
 
 /// The document `after` of a node, with the names and peers that its document `before` knows besides.
 pub fn between(before: &Compiled, after: &Compiled) -> Compiled {
@@ -57,9 +61,9 @@ pub fn between(before: &Compiled, after: &Compiled) -> Compiled {
     }
 }
 
-/// A document with the decisions of `after` for some targets, in lower case, and those of `before` for all others.
+/// A document with the decisions of `after` for some subjects, and those of `before` for all others.
 pub fn mixed(before: &Compiled, after: &Compiled, decided: &BTreeSet<String>) -> Compiled {
-    let is_for = |route: &Json| targets_of([route].into_iter()).is_subset(decided);
+    let is_for = |route: &Json| subjects_of([route].into_iter()).is_subset(decided);
     let mut merged = Merge {
         before: &before.document,
         document: after.document.clone(),
@@ -99,15 +103,15 @@ fn kept_routes(before: &Json, after: &Json) -> Vec<Json> {
     let known: Vec<&Json> = elements(after, "routes")
         .map(|route| &route["match"])
         .collect();
-    let targets = targets_of(elements(after, "routes"));
+    let subjects = subjects_of(elements(after, "routes"));
     let is_ingress = after["peers"].get("devices").is_some();
     let is_kept = |route: &&Json| {
-        let own = targets_of([*route].into_iter());
+        let own = subjects_of([*route].into_iter());
         // A route for any target would need rules about all targets.
         let is_fit =
             route.get("attach").is_none() && !own.is_empty() && !known.contains(&&route["match"]);
         // Devices would get by the next rules to a name that they had under the rules before.
-        is_fit && !(is_ingress && own.iter().any(|target| targets.contains(target)))
+        is_fit && !(is_ingress && own.iter().any(|subject| subjects.contains(subject)))
     };
     elements(before, "routes")
         .filter(is_kept)
@@ -115,10 +119,24 @@ fn kept_routes(before: &Json, after: &Json) -> Vec<Json> {
         .collect()
 }
 
-/// The targets of routes, in lower case.
-pub(super) fn targets_of<'a>(routes: impl Iterator<Item = &'a Json>) -> BTreeSet<String> {
-    let targets = routes.flat_map(|route| texts(route["match"].get("target")));
-    targets.map(str::to_lowercase).collect()
+/// The subjects of routes: their targets, in lower case, and [`slice`]s.
+pub(super) fn subjects_of<'a>(routes: impl Iterator<Item = &'a Json>) -> BTreeSet<String> {
+    let subjects = routes.flat_map(|route| {
+        let targets = texts(route["match"].get("target")).into_iter();
+        targets.map(str::to_lowercase).chain(slice(route))
+    });
+    subjects.collect()
+}
+
+/// The slice of a route or rule, as a subject, with a space: it is no target.
+fn slice(element: &Json) -> Option<String> {
+    let name = element["match"]["fields"][slices::FIELD].as_str()?;
+    Some(format!("{SLICE}{name}"))
+}
+
+/// Whether a subject is a slice.
+pub(super) fn is_slice(subject: &str) -> bool {
+    subject.starts_with(SLICE)
 }
 
 /// The elements of a list of a document.
@@ -206,7 +224,7 @@ impl Merge<'_> {
         name
     }
 
-    /// Adds the rules of the document before, for targets that only that one knew: about these they decide alone.
+    /// Adds the rules of the document before, for subjects that only that one knew: about these they decide alone.
     fn rules(&mut self) {
         let routes = elements(&self.document, "routes");
         let is_kept = |route: &&Json| {
@@ -214,34 +232,63 @@ impl Merge<'_> {
             name.is_some_and(|name| name.starts_with(self.prefix))
         };
         let (kept, own): (Vec<&Json>, Vec<&Json>) = routes.partition(is_kept);
-        let own = targets_of(own.into_iter());
-        let targets: BTreeSet<String> = targets_of(kept.into_iter())
-            .difference(&own)
-            .cloned()
-            .collect();
-        if targets.is_empty() {
+        let own = subjects_of(own.into_iter());
+        let kept = subjects_of(kept.into_iter());
+        let kept = kept.difference(&own).cloned();
+        let (slices, targets): (BTreeSet<String>, BTreeSet<String>) =
+            kept.partition(|subject| is_slice(subject));
+        if slices.is_empty() && targets.is_empty() {
             return;
         }
 
         let is_of_listener = |rule: &&Json| rule["match"]["listener"] == OVERLAY;
         let next = elements(&self.document["policy"], "rules");
         let (first, last): (Vec<&Json>, Vec<&Json>) = next.partition(is_of_listener);
-        let before = elements(&self.before["policy"], "rules");
-        let before = before.filter(|rule| !is_of_listener(rule));
-        let before = before.filter_map(|rule| {
-            let mut narrowed = narrowed(rule, &targets)?;
-            narrowed["name"] = self.renamed(&rule["name"]);
-            Some(narrowed)
-        });
-        // The next rules say nothing of these targets, or mean something else by silence.
-        let rest = json!({ "name": format!("{}/rest", self.prefix), "match": { "target": targets }, "deny": true });
-
-        let mut rules: Vec<Json> = first.into_iter().cloned().chain(before).collect();
-        rules.push(rest);
+        let mut rules = self.rules_of_slices(&slices);
+        rules.extend(first.into_iter().cloned());
+        rules.extend(self.rules_of_targets(&targets));
         rules.extend(last.into_iter().cloned());
         let found = shadowed_rules(&typed::<PolicyRule>(&rules));
         without_dead(&mut rules, &found);
         self.document["policy"]["rules"] = rules.into();
+    }
+
+    /// The rules of the document before about some slices.
+    fn rules_of_slices(&self, slices: &BTreeSet<String>) -> Vec<Json> {
+        let is_denial = |rule: &Json| rule["name"] == slices::DENIAL;
+        let next = elements(&self.document["policy"], "rules");
+        // The next rules may have one, behind slices of their own.
+        let is_denied = next.into_iter().any(is_denial);
+        let before = elements(&self.before["policy"], "rules");
+        let meant = before.filter(|rule| match slice(rule) {
+            Some(slice) => slices.contains(&slice),
+            None => is_denial(rule) && !slices.is_empty() && !is_denied,
+        });
+        let renamed = meant.map(|rule| {
+            let mut renamed = rule.clone();
+            renamed["name"] = self.renamed(&rule["name"]);
+            renamed
+        });
+        renamed.collect()
+    }
+
+    /// The rules of the document before for some targets alone.
+    fn rules_of_targets(&self, targets: &BTreeSet<String>) -> Vec<Json> {
+        if targets.is_empty() {
+            return Vec::new();
+        }
+        let before = elements(&self.before["policy"], "rules");
+        let before = before.filter(|rule| rule["match"]["listener"] != OVERLAY);
+        let narrowed = before.filter_map(|rule| {
+            let mut narrowed = narrowed(rule, targets)?;
+            narrowed["name"] = self.renamed(&rule["name"]);
+            Some(narrowed)
+        });
+        let mut rules: Vec<Json> = narrowed.collect();
+        // The next rules say nothing of these targets, or mean something else by silence.
+        let rest = format!("{}/rest", self.prefix);
+        rules.push(json!({ "name": rest, "match": { "target": targets }, "deny": true }));
+        rules
     }
 
     fn renamed(&self, name: &Json) -> Json {

@@ -9,7 +9,7 @@ use hermes_api::Name;
 use hermes_config::model::{HostMatch, TargetMatch};
 use serde_json::Value as Json;
 
-use super::between::{elements, targets_of};
+use super::between::{elements, is_slice, subjects_of};
 use super::rank::ranks;
 use super::{Compiled, Recipient};
 
@@ -90,7 +90,7 @@ fn has_any_target(documents: &Documents<'_>) -> bool {
         proxies(documents).flat_map(|(_, compiled)| elements(&compiled.document, "routes"));
     let mut routes =
         routes.filter(|route| route.get("to").is_some() || route.get("terminate").is_some());
-    routes.any(|route| route["match"].get("target").is_none())
+    routes.any(|route| subjects_of([route].into_iter()).is_empty())
 }
 
 fn proxies<'d, 'c>(
@@ -106,7 +106,7 @@ fn proxies<'d, 'c>(
 
 fn all_targets(before: &Documents<'_>, after: &Documents<'_>) -> BTreeSet<String> {
     let all = proxies(before).chain(proxies(after));
-    all.flat_map(|(_, compiled)| targets_of(elements(&compiled.document, "routes")))
+    all.flat_map(|(_, compiled)| subjects_of(elements(&compiled.document, "routes")))
         .collect()
 }
 
@@ -115,7 +115,12 @@ fn classes(before: &Documents<'_>, after: &Documents<'_>) -> Vec<BTreeSet<String
     let mut hosts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut patterns: BTreeSet<String> = BTreeSet::new();
     let mut matches: Vec<HostMatch> = Vec::new();
+    let mut classes = Vec::new();
     for target in all_targets(before, after) {
+        if is_slice(&target) {
+            classes.push(BTreeSet::from([target]));
+            continue;
+        }
         match target.parse::<TargetMatch>().map(|target| target.host) {
             Ok(HostMatch::Exact(host)) => drop(hosts.entry(host).or_default().insert(target)),
             Ok(pattern) => {
@@ -126,7 +131,6 @@ fn classes(before: &Documents<'_>, after: &Documents<'_>) -> Vec<BTreeSet<String
         }
     }
     // Patterns may overlap with each other: they move together, with all hosts that they match.
-    let mut classes = Vec::new();
     for (host, targets) in hosts {
         match matches.iter().any(|pattern| pattern.matches(&host)) {
             true => patterns.extend(targets),
@@ -239,7 +243,7 @@ fn take(parts: &mut Vec<MovingNames>, part: MovingNames) {
 /// The routes of a document for some targets.
 fn of<'c>(targets: &BTreeSet<String>, compiled: &'c Compiled) -> impl Iterator<Item = &'c Json> {
     elements(&compiled.document, "routes")
-        .filter(move |route| !targets_of([*route].into_iter()).is_disjoint(targets))
+        .filter(move |route| !subjects_of([*route].into_iter()).is_disjoint(targets))
 }
 
 /// The nodes to which a route sends.

@@ -21,7 +21,10 @@ use crate::resources::{
 };
 
 /// The field that names the slice of a tunnel. Clients cannot set it; a device can, and what it may reach is decided by its user.
-const FIELD: &str = "x-hermes-slice";
+pub(super) const FIELD: &str = "x-hermes-slice";
+
+/// The name of the rule that keeps everybody else out of slices.
+pub(super) const DENIAL: &str = "slices";
 
 /// Bytes of the longest name of a network device, without the prefix of ours.
 const DEVICE_NAME: usize = 12;
@@ -136,7 +139,7 @@ pub(super) fn add_rules(plan: &Plan<'_>, node: &Name, list: &mut Vec<Json>, draf
     // Another rule may allow its users everything, and would let them into slices of others.
     if list.len() > first {
         list.push(json!({
-            "name": "slices",
+            "name": DENIAL,
             "match": { "kind": "connect-ip", "fields": { FIELD: true } },
             "deny": { "reason": "the user is no member of the slice" },
         }));

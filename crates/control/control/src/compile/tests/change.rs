@@ -15,7 +15,7 @@ use super::{DOMAIN, tree};
 use crate::resources::Tree;
 
 /// The documents of all nodes.
-fn compiled(tree: &Tree) -> Option<BTreeMap<String, Compiled>> {
+pub(super) fn compiled(tree: &Tree) -> Option<BTreeMap<String, Compiled>> {
     let compiler = Compiler::new(tree, DOMAIN).ok()?;
     if !is_sound(&compiler, tree) {
         return None;
@@ -64,10 +64,10 @@ fn documents(state: &BTreeMap<String, Compiled>) -> Documents<'_> {
         .collect()
 }
 
-type State = BTreeMap<String, Compiled>;
+pub(super) type State = BTreeMap<String, Compiled>;
 
 /// The turns of a change; `None` if there is no order.
-fn ordered(before: &State, after: &State) -> Option<Vec<Turn>> {
+pub(super) fn ordered(before: &State, after: &State) -> Option<Vec<Turn>> {
     let mut steps = turns(&documents(before), &documents(after));
     if steps.is_empty() {
         steps.push(Turn {
@@ -79,7 +79,7 @@ fn ordered(before: &State, after: &State) -> Option<Vec<Turn>> {
 }
 
 /// Gives nodes their documents, one after the other, through all turns of a change.
-fn spread(
+pub(super) fn spread(
     before: &State,
     after: &State,
     steps: &[Turn],

@@ -6,7 +6,9 @@ use hermes_rules::{Fields, Rules, Source, Target};
 use http::{HeaderValue, Method};
 use serde_json::Value as Json;
 
+use super::change::{State, compiled, ordered, spread};
 use super::{DOMAIN, documents, tree};
+use crate::resources::Tree;
 
 /// A slice of the operator and one of a tenant, with the same addresses, at two nodes behind a hub.
 const SLICES: &str = r#"
@@ -178,4 +180,141 @@ fn nodes_and_devices_have_the_devices_of_their_slices() {
         hermes_config::format_as_written(document)
     });
     insta::assert_snapshot!("slices", parts.collect::<Vec<_>>().join("---\n"));
+}
+
+/// A slice at a node behind others, one of which no device enters, and names that change places between these.
+fn moving(slice: &str, video: &str, mail: &str, members: &str) -> Tree {
+    tree(&format!(
+        r#"
+apiVersion: hermes/v1
+kind: Node
+metadata: {{ name: hub }}
+spec: {{ listen: "0.0.0.0:8443", reach: ["hub.example.org:8443"], ingress: true }}
+---
+apiVersion: hermes/v1
+kind: Node
+metadata: {{ name: office }}
+spec: {{ listen: "0.0.0.0:8443", reach: ["10.0.0.2:8443"], ingress: true }}
+---
+apiVersion: hermes/v1
+kind: Node
+metadata: {{ name: shed }}
+spec: {{ listen: "0.0.0.0:8443", reach: ["10.0.0.3:8443"], ingress: true }}
+---
+apiVersion: hermes/v1
+kind: Node
+metadata: {{ name: barn }}
+spec: {{ listen: "0.0.0.0:8443", reach: ["10.0.0.4:8443"] }}
+---
+apiVersion: hermes/v1
+kind: Slice
+metadata: {{ name: servers }}
+spec: {{ at: {slice}, prefixes: 10.0.0.1/32, pool: 10.7.0.0/24, members: {members} }}
+---
+apiVersion: hermes/v1
+kind: Service
+metadata: {{ name: video }}
+spec: {{ at: [{{ node: {video}, address: 127.0.0.1:8000 }}] }}
+---
+apiVersion: hermes/v1
+kind: Service
+metadata: {{ name: mail }}
+spec: {{ at: [{{ node: {mail}, address: 127.0.0.1:8001 }}] }}
+---
+apiVersion: hermes/v1
+kind: Name
+metadata: {{ name: video }}
+spec: {{ service: video }}
+---
+apiVersion: hermes/v1
+kind: Name
+metadata: {{ name: mail }}
+spec: {{ service: mail }}
+---
+apiVersion: hermes/v1
+kind: Policy
+metadata: {{ name: all }}
+spec: {{ rules: [{{ match: {{ user: "*" }}, allow: true }}] }}
+"#
+    ))
+}
+
+/// Where a device's tunnel into the slice ends that enters at a node.
+fn end(state: &State, ingress: &str, user: &str) -> Result<String, String> {
+    let mut node = ingress.to_owned();
+    let mut certificate = format!("spiffe://{DOMAIN}/user/{user}/laptop");
+    for _ in 0..4 {
+        let next = tunnel(&state[&node].document, &certificate, user, "servers")
+            .map_err(|refusal| format!("{node}: {refusal}"))?;
+        if next.starts_with("hs-") {
+            return Ok(node);
+        }
+        let upstream = &state[&node].document["upstreams"][&next];
+        certificate = format!("spiffe://{DOMAIN}/node/{node}");
+        let server = upstream["endpoints"][0]["server_name"].as_str().unwrap();
+        node = server.split('.').next().unwrap().to_owned();
+    }
+    Err("it turns in a circle".to_owned())
+}
+
+/// Spreads a change node by node; `judge` sees each state on the way.
+fn pass(before: &Tree, after: &Tree, judge: &dyn Fn(&State, &str)) -> usize {
+    let states = [before, after].map(|tree| compiled(tree).unwrap());
+    let steps = ordered(&states[0], &states[1]).unwrap();
+    let mut now = states[0].clone();
+    spread(
+        &states[0],
+        &states[1],
+        &steps,
+        &mut |name, compiled, stage| {
+            compiled.prove(after).unwrap();
+            now.insert(name.clone(), compiled.clone());
+            judge(&now, &format!("{name} {stage}"));
+        },
+    );
+    steps.len()
+}
+
+#[test]
+fn a_slice_that_moves_is_reached_at_each_step_and_by_its_members_alone() {
+    let before = moving("barn", "hub", "hub", "[bob, dave]");
+    let after = moving("shed", "hub", "hub", "[bob, erin]");
+    for (before, after) in [(&before, &after), (&after, &before)] {
+        pass(before, after, &|state, said| {
+            for ingress in ["hub", "office", "shed"] {
+                let end = |user| end(state, ingress, user);
+                let (bob, carol) = (end("bob"), end("carol"));
+                assert!(bob.is_ok(), "{said}: at {ingress}: {bob:?}");
+                assert!(carol.is_err(), "{said}: at {ingress}: {carol:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_slice_that_goes_or_comes_lets_no_one_else_in() {
+    let both = moving("barn", "hub", "hub", "[bob]");
+    let mut none = moving("barn", "hub", "hub", "[bob]");
+    none.remove(&"Slice/default/servers".parse().unwrap());
+    for (before, after) in [(&both, &none), (&none, &both)] {
+        pass(before, after, &|state, said| {
+            for ingress in ["hub", "office", "shed"] {
+                let end = end(state, ingress, "carol");
+                assert!(end.is_err(), "{said}: at {ingress}: {end:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn names_that_change_places_move_in_turns_though_there_is_a_slice() {
+    let before = moving("office", "office", "shed", "[bob]");
+    let after = moving("shed", "shed", "office", "[bob]");
+    let turns = pass(&before, &after, &|state, said| {
+        for ingress in ["hub", "office", "shed"] {
+            let end = end(state, ingress, "bob");
+            assert!(end.is_ok(), "{said}: at {ingress}: {end:?}");
+        }
+    });
+    assert_eq!(turns, 2);
 }
