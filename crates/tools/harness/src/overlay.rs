@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::etcd::Etcd;
 use crate::eventually::eventually;
+use crate::peak::peak;
 use crate::{free, program, small_disk};
 
 /// A controller, which is the node `hub`, too.
@@ -358,6 +359,14 @@ impl Hub {
     /// When it does not run.
     pub fn signal(&self, signal: Signal) {
         send(self.process.as_ref().unwrap(), signal);
+    }
+
+    /// The most memory that its process has had, in bytes.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn peak(&self) -> usize {
+        peak(self.process.as_ref().unwrap().id()).unwrap()
     }
 
     /// Kills its process, without a chance to tidy up.

@@ -15,6 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// Calls that one connection tries.
 const CALLS: usize = 20_000;
@@ -22,7 +23,8 @@ const CALLS: usize = 20_000;
 /// The longest time of the change of another node.
 const CHANGE: Duration = Duration::from_secs(5);
 
-fn identity(member: &Joined) -> Arc<ClientConfig> {
+/// The certificate of a member, to connect with.
+pub fn identity(member: &Joined) -> Arc<ClientConfig> {
     let folder = member.state();
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_file_iter(folder.join("authorities.pem")).unwrap() {
@@ -39,13 +41,19 @@ fn identity(member: &Joined) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-async fn connected(to: SocketAddr, config: Arc<ClientConfig>) -> Option<SendRequest<Bytes>> {
+/// A connection to the controller; `None` if it takes none.
+pub async fn connected_over_tls(
+    to: SocketAddr,
+    config: Arc<ClientConfig>,
+) -> Option<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(to).await.ok()?;
     let name = ServerName::try_from("controller.hermes.hermes.internal").unwrap();
-    let stream = TlsConnector::from(config)
-        .connect(name, stream)
-        .await
-        .ok()?;
+    let connecting = TlsConnector::from(config).connect(name, stream);
+    connecting.await.ok()
+}
+
+async fn connected(to: SocketAddr, config: Arc<ClientConfig>) -> Option<SendRequest<Bytes>> {
+    let stream = connected_over_tls(to, config).await?;
     let (sender, connection) = h2::client::handshake(stream).await.ok()?;
     tokio::spawn(connection);
     Some(sender)
@@ -75,16 +83,16 @@ async fn flood(mut sender: SendRequest<Bytes>) -> usize {
     CALLS
 }
 
-fn service(name: &str) -> String {
+/// A resource at the node `yard`.
+pub fn service(name: &str) -> String {
     format!(
         "apiVersion: hermes/v1\nkind: Service\nmetadata: {{ name: {name} }}\nspec: {{ at: [{{ node: yard, address: '{}' }}] }}\n",
         free::tcp()
     )
 }
 
-#[test]
-fn a_member_that_calls_without_end_is_closed_and_other_nodes_are_changed() {
-    let hub = Hub::start();
+/// Two nodes, the second of which attacks.
+pub fn yard_and_evil(hub: &Hub) -> (Joined, Joined) {
     for name in ["yard", "evil"] {
         let listen = free::tcp();
         let spec = format!("{{ listen: {listen}, reach: [{listen}] }}");
@@ -93,9 +101,15 @@ fn a_member_that_calls_without_end_is_closed_and_other_nodes_are_changed() {
         );
         hub.apply(&node, &["--force"]);
     }
-    let _yard = hub.member("yard");
-    let evil = hub.member("evil");
+    let nodes = (hub.member("yard"), hub.member("evil"));
     hub.apply(&service("before"), &[]);
+    nodes
+}
+
+#[test]
+fn a_member_that_calls_without_end_is_closed_and_other_nodes_are_changed() {
+    let hub = Hub::start();
+    let (_yard, evil) = yard_and_evil(&hub);
     let config = identity(&evil);
     let agents = hub.agents();
 

@@ -17,6 +17,7 @@ mod client_addresses;
 mod client_fields;
 mod controller;
 mod controller_calls;
+mod controller_frames;
 mod controller_socket;
 mod custody;
 mod custody_messages;

@@ -25,8 +25,8 @@ fn overlay(places: [SocketAddr; 3], names: &[&str]) -> String {
     resources.allow("all", "user: alice").text()
 }
 
-/// Whether the document that a node has in force knows the second name.
-fn knows_second(node: &Joined) -> bool {
+/// Whether the document that a node has in force knows a name.
+fn knows(node: &Joined, name: &str) -> bool {
     let read = |path: &str| std::fs::read_to_string(node.state().join(path)).ok();
     let known = || {
         let current: Value = serde_json::from_str(&read("current.json")?).ok()?;
@@ -35,7 +35,7 @@ fn knows_second(node: &Joined) -> bool {
         Some(
             read(&format!("parts/{hash}"))?
                 .to_lowercase()
-                .contains("second"),
+                .contains(name),
         )
     };
     known().unwrap_or(false)
@@ -47,6 +47,7 @@ fn a_change_whose_controller_dies_goes_on_at_the_node_that_tries_it() {
     let places = [free::tcp(), free::tcp(), free::tcp()];
     controller.apply(&overlay(places, &["FIRST"]), &["--now"]);
     let nodes = NODES.map(|node| controller.member(node));
+    let knows_second = |node: &Joined| knows(node, "second");
     assert!(!nodes.iter().any(knows_second));
 
     let mut applying = controller.begin_apply(&overlay(places, &["FIRST", "SECOND"]), &[]);
@@ -69,8 +70,11 @@ fn a_change_whose_controller_dies_goes_on_at_the_node_that_tries_it() {
     });
     let known = nodes.each_ref().map(knows_second);
     assert_eq!(known, [true, false, false], "{looked_at}");
+    // Another change waits for its end, and follows.
+    let names = ["FIRST", "SECOND", "THIRD"];
+    let mut next = controller.begin_apply(&overlay(places, &names), &["--now"]);
     eventually_true("all have it", || nodes.iter().all(knows_second));
+    assert!(next.wait().unwrap().success());
     NODES.iter().for_each(|name| controller.await_step(name));
-    // Another change can follow.
-    controller.apply(&overlay(places, &["FIRST"]), &["--now", "--force"]);
+    assert!(nodes.iter().all(|node| knows(node, "third")));
 }
