@@ -130,6 +130,8 @@ pub(super) struct Failed {
     status: StatusCode,
     reason: String,
     findings: Findings,
+    /// The change that has to end first.
+    spreads: Option<Revision>,
 }
 
 impl Failed {
@@ -138,12 +140,14 @@ impl Failed {
             status,
             reason: reason.into(),
             findings: Findings::default(),
+            spreads: None,
         }
     }
 }
 
 impl From<NotChanged> for Failed {
     fn from(error: NotChanged) -> Self {
+        let reason = error.to_string();
         match error {
             NotChanged::Invalid(findings) => Self {
                 findings,
@@ -152,9 +156,13 @@ impl From<NotChanged> for Failed {
                     "the resources are not valid",
                 )
             },
-            NotChanged::Conflict(reason) => Self::new(StatusCode::CONFLICT, reason),
-            NotChanged::Guarded(reason) => Self::new(StatusCode::PRECONDITION_REQUIRED, reason),
-            NotChanged::Store(reason) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason),
+            NotChanged::Conflict(_) => Self::new(StatusCode::CONFLICT, reason),
+            NotChanged::Spreads(revision) => Self {
+                spreads: Some(revision),
+                ..Self::new(StatusCode::CONFLICT, reason)
+            },
+            NotChanged::Guarded(_) => Self::new(StatusCode::PRECONDITION_REQUIRED, reason),
+            NotChanged::Store(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason),
         }
     }
 }
@@ -175,7 +183,11 @@ impl From<Result<Value, Failed>> for Answered {
             },
             Err(failed) => Self {
                 status: failed.status,
-                value: json!({ "error": failed.reason, "problems": failed.findings }),
+                value: json!({
+                    "error": failed.reason,
+                    "problems": failed.findings,
+                    "spreads": failed.spreads,
+                }),
             },
         }
     }

@@ -126,7 +126,8 @@ impl Controller {
         // They are about the documents of before, too: nodes may have them though the change is not made.
         let kept = self.authority.keep_endorsements(&how.endorsements);
         kept.map_err(|error| NotChanged::Store(error.to_string()))?;
-        self.commit(&tree, in_force.published.revision, how, Course::Begins)?;
+        let course = Course::Begins { at_once: how.now };
+        self.commit(&tree, in_force.published.revision, how, course)?;
         let lists_programs = difference.lists_programs(&in_force.published.tree, &tree);
         let events = self.begin(&mut in_force, next, &difference, how);
         if lists_programs {
@@ -150,11 +151,8 @@ impl Controller {
         if how.dry_run {
             return Ok(());
         }
-        // Two changes at once could not be told apart when a node refuses.
         if self.fleet.lock().is_changing() {
-            return Err(NotChanged::Conflict(format!(
-                "revision {revision} still spreads"
-            )));
+            return Err(NotChanged::Spreads(revision));
         }
         if in_force.awaiting.is_some() {
             return Err(NotChanged::Conflict(format!(

@@ -1,6 +1,6 @@
 //! The nodes that attend, their states and their targets. Without input or output.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hermes_api::{Hash, Health, Name, Progress, Revision};
@@ -20,10 +20,8 @@ pub(super) struct Fleet {
     /// The state of before under a later revision, for the end of a change that is stopped: nodes go back to no earlier one.
     back: Option<Arc<Published>>,
     rollout: Option<Rollout>,
-    /// Until when the nodes of a change of an earlier leader come, in milliseconds.
-    gathers_until: Option<u64>,
-    /// The stage that each node of such a change came with, where it is another one than the state before.
-    came_with: BTreeMap<Name, Stage>,
+    /// The nodes of a change of an earlier leader come.
+    gathers: Option<Gathers>,
     overlay: Option<Name>,
     /// The last change is over, and the store and the operator do not know yet.
     is_unsettled: bool,
@@ -54,8 +52,19 @@ pub(super) struct Gathering {
     pub(super) stages: Vec<Arc<Published>>,
     /// The state before it under a later revision.
     pub(super) back: Arc<Published>,
-    /// Until when its nodes come, in milliseconds.
+    /// Members that may come.
+    pub(super) members: BTreeSet<Name>,
+    /// How long they have, in milliseconds.
     pub(super) until: u64,
+}
+
+/// The time in which the nodes of such a change come.
+struct Gathers {
+    until: u64,
+    /// Members that have not come.
+    missing: BTreeSet<Name>,
+    /// The stage that each node came with, where it is another one than the state before.
+    came_with: BTreeMap<Name, Stage>,
 }
 
 /// A node that attends, or has done since the controller started.
@@ -131,8 +140,7 @@ impl Fleet {
             change: 0,
             back: None,
             rollout: None,
-            gathers_until: None,
-            came_with: BTreeMap::new(),
+            gathers: None,
             overlay: None,
             is_unsettled: false,
             nodes: BTreeMap::new(),
@@ -192,6 +200,9 @@ impl Fleet {
             id: self.sessions,
             wake: Arc::new(Notify::new()),
         };
+        if let Some(gathers) = &mut self.gathers {
+            gathers.missing.remove(&arrival.member.node);
+        }
         self.keep_stage(&arrival);
         let record = NodeRecord {
             node: arrival.member.node.clone(),
@@ -231,8 +242,8 @@ impl Fleet {
         };
         if let Some(rollout) = &mut self.rollout {
             rollout.came(node, stage);
-        } else if self.gathers_until.is_some() {
-            self.came_with.insert(node.clone(), stage);
+        } else if let Some(gathers) = &mut self.gathers {
+            gathers.came_with.insert(node.clone(), stage);
         }
     }
 
@@ -242,15 +253,20 @@ impl Fleet {
         self.stages = change.stages;
         self.back = Some(change.back);
         self.overlay = Some(change.overlay);
-        self.gathers_until = Some(change.until);
+        self.gathers = Some(Gathers {
+            until: change.until,
+            missing: change.members,
+            came_with: BTreeMap::new(),
+        });
         self.is_unsettled = true;
         self.wake_all();
     }
 
-    /// The states before and after a change whose nodes have had their time to come.
+    /// The states before and after a change whose nodes have come, or have had their time to.
     pub(super) fn gathered(&self, now: u64) -> Option<[Arc<Published>; 2]> {
-        self.gathers_until.filter(|until| now >= *until)?;
-        self.ends()
+        let gathers = self.gathers.as_ref()?;
+        let is_over = gathers.missing.is_empty() || now >= gathers.until;
+        is_over.then(|| self.ends()).flatten()
     }
 
     /// The states before and after the change under way.
@@ -261,13 +277,13 @@ impl Fleet {
     /// Whether nodes of such a change still come.
     #[cfg(test)]
     pub(super) fn is_gathering(&self) -> bool {
-        self.gathers_until.is_some()
+        self.gathers.is_some()
     }
 
     /// Goes on with such a change.
     pub(super) fn go_on(&mut self, waves: Vec<Vec<Wave>>, bake: Bake, now: u64) -> Vec<Event> {
-        self.gathers_until = None;
-        let came_with = std::mem::take(&mut self.came_with);
+        let gathers = self.gathers.take();
+        let came_with = gathers.map(|gathers| gathers.came_with).unwrap_or_default();
         let rollout = Rollout::new(waves, bake).of_users(self.owners.clone());
         self.rollout = Some(rollout.resumed(came_with));
         self.step(|rollout, attends| rollout.begin(now, attends))
@@ -308,8 +324,11 @@ impl Fleet {
             record.session = None;
             record.since = now / 1000;
         }
-        // It may come back with less than it had.
-        self.came_with.remove(node);
+        if let Some(gathers) = &mut self.gathers {
+            // It may come back with less than it had.
+            gathers.came_with.remove(node);
+            gathers.missing.insert(node.clone());
+        }
         self.step(|rollout, attends| rollout.left(node, now, attends))
     }
 
@@ -340,8 +359,10 @@ impl Fleet {
     pub(super) fn target(&self, node: &Name) -> Target {
         let stage = match &self.rollout {
             Some(rollout) => rollout.target(node),
-            None if self.gathers_until.is_some() => self.came_with.get(node).copied().unwrap_or(0),
-            None => self.stages.len() - 1,
+            None => match &self.gathers {
+                Some(gathers) => gathers.came_with.get(node).copied().unwrap_or(0),
+                None => self.stages.len() - 1,
+            },
         };
         Target {
             published: self.stages[stage].clone(),
@@ -392,8 +413,7 @@ impl Fleet {
         self.change += 1;
         self.stages = vec![published];
         self.rollout = None;
-        self.gathers_until = None;
-        self.came_with.clear();
+        self.gathers = None;
         self.wake_all();
     }
 

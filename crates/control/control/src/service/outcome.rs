@@ -55,8 +55,10 @@ pub struct Changed {
 pub enum NotChanged {
     /// The resources, or the documents made of them, are not valid.
     Invalid(Findings),
-    /// Another change came first, or still spreads.
+    /// Another change came first, or waits to be confirmed.
     Conflict(String),
+    /// This revision still spreads: two changes at once could not be told apart when a node refuses.
+    Spreads(Revision),
     /// It takes away too much to be meant.
     Guarded(String),
     /// The store does not take it.
@@ -67,6 +69,7 @@ impl std::fmt::Display for NotChanged {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Invalid(findings) => findings.fmt(out),
+            Self::Spreads(revision) => write!(out, "revision {revision} still spreads"),
             Self::Conflict(reason) | Self::Guarded(reason) | Self::Store(reason) => {
                 out.write_str(reason)
             }

@@ -18,8 +18,9 @@ use super::outcome::How;
 use super::published::Published;
 use super::stages::{Spread, states};
 use crate::resources::Tree;
+use crate::store::UnderWay;
 
-/// How long nodes may take to come before the change goes on, in milliseconds: more than those that know several controllers pause, and as
+/// How long the change waits for members that do not come, in milliseconds: more than nodes that know several controllers pause, and as
 /// long as a fleet of thousands takes. One that comes later gets the state when all others have it.
 #[doc(alias = "bound")]
 const GATHER: u64 = 10_000;
@@ -27,28 +28,36 @@ const GATHER: u64 = 10_000;
 impl Controller {
     /// Takes up the change under way, if there is one. It may block.
     pub(super) fn resume(&self, in_force: &mut InForce) {
-        let before = match self.before_the_change(in_force) {
-            Ok(Some(before)) => Arc::new(before),
+        let gathering = match self.gathering(in_force) {
+            Ok(Some(gathering)) => gathering,
             Ok(None) => return,
             Err(error) => {
                 return tracing::error!("the change under way goes to all nodes at once: {error}");
             }
         };
-        let next = in_force.published.clone();
-        let difference = Difference::between(&before.tree, &next.tree);
-        let is_restriction = difference.is_restriction(&before.tree, &next.tree);
-        in_force.before = before.tree.clone();
+        in_force.before = gathering.stages[0].tree.clone();
         if let Some(awaiting) = &mut in_force.awaiting
             && awaiting.until.is_some_and(|until| Instant::now() < until)
         {
             // The operator's time begins when it is in force everywhere.
             awaiting.until = None;
         }
-
         tracing::info!(
             "revision {} still spreads: it goes on in waves when the nodes have come",
-            next.revision
+            in_force.published.revision
         );
+        self.fleet.lock().gather(gathering);
+    }
+
+    /// The change under way, for which nodes are to come; `None` without one.
+    fn gathering(&self, in_force: &InForce) -> Result<Option<Gathering>, String> {
+        let Some(before) = self.before_the_change(in_force)? else {
+            return Ok(None);
+        };
+        let before = Arc::new(before);
+        let next = in_force.published.clone();
+        let difference = Difference::between(&before.tree, &next.tree);
+        let is_restriction = difference.is_restriction(&before.tree, &next.tree);
         let mut stages = vec![before.clone()];
         match is_restriction {
             true => stages.push(next.clone()),
@@ -59,28 +68,30 @@ impl Controller {
             endorsements: next.endorsements.clone(),
             ..(*before).clone()
         };
-        self.fleet.lock().gather(Gathering {
+        let members = self.members()?.into_iter();
+        let members = members.filter(|member| member.revoked.is_none());
+        Ok(Some(Gathering {
             overlay: self.about.overlay.clone(),
             stages,
             back: Arc::new(back),
+            members: members.map(|member| member.node).collect(),
             until: match is_restriction {
                 // Who is denied something should not have it any longer.
                 true => self.now(),
                 false => self.now() + GATHER,
             },
-        });
+        }))
     }
 
     /// The state that all nodes had before the change under way, under its revision.
     fn before_the_change(&self, in_force: &InForce) -> Result<Option<Published>, String> {
-        let course = self.history.course().map_err(|error| error.to_string())?;
-        let Some(course) = course else {
+        let Some(UnderWay { from, .. }) = self.under_way()? else {
             return Ok(None);
         };
-        let tree = match self.history.at(course) {
+        let tree = match self.history.at(from) {
             Ok(state) => self.history.tree(&state),
             // The first change has no state before it.
-            Err(_) if course == Revision::FIRST => Ok(Tree::default()),
+            Err(_) if from == Revision::FIRST => Ok(Tree::default()),
             Err(error) => Err(error),
         };
         let tree = tree.map_err(|error| error.to_string())?;
@@ -95,9 +106,19 @@ impl Controller {
         }))
     }
 
+    fn under_way(&self) -> Result<Option<UnderWay>, String> {
+        self.history.under_way().map_err(|error| error.to_string())
+    }
+
     /// Goes on with the change once its nodes have come. It may block.
     pub(super) fn go_on(&self) {
         let now = self.now();
+        let under_way = self.under_way();
+        let how = How {
+            // Its first nodes are looked at where the store does not say.
+            now: under_way.is_ok_and(|course| course.is_some_and(|course| course.at_once)),
+            ..How::default()
+        };
         let mut fleet = self.fleet.lock();
         let Some([before, next]) = fleet.gathered(now) else {
             return;
@@ -108,7 +129,7 @@ impl Controller {
             true => Spread::at_once(&fleet, &before, &next),
             false => Spread::in_stages(&fleet, &before, &next, plan.canaries()),
         };
-        let bake = bake(&plan, spread.decides, &How::default());
+        let bake = bake(&plan, spread.decides, &how);
         let events = fleet.go_on(spread.waves, bake, now);
         drop(fleet);
         self.settle(events);

@@ -459,6 +459,7 @@ impl World {
             overlay: name("sim"),
             stages: vec![Arc::new(before), next],
             back: Arc::new(back),
+            members: self.nodes.iter().map(|node| node.name.clone()).collect(),
             until: self.now + 2000,
         });
     }

@@ -1,6 +1,7 @@
 //! The change under way: the state that all nodes had before it. It outlives a controller, so that the next one spreads the rest in waves.
 
-use hermes_api::Revision;
+use hermes_api::{Revision, canonical};
+use serde::{Deserialize, Serialize};
 
 use super::history::History;
 use super::{RecordChange, Store, StoreError};
@@ -12,11 +13,36 @@ const COURSE: &str = "course";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Course {
     /// It spreads from now on, until [`History::arrived`].
-    Begins,
+    Begins {
+        /// The first nodes are not looked at.
+        at_once: bool,
+    },
     /// The change under way goes on with it, if there is one.
     GoesOn,
     /// All nodes have it at once: the change under way is over.
     Ends,
+}
+
+/// A change under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnderWay {
+    /// The state that all nodes had before it.
+    pub from: Revision,
+    /// Its first nodes are not looked at before others follow.
+    pub at_once: bool,
+}
+
+impl UnderWay {
+    fn read(record: &[u8]) -> Result<Self, StoreError> {
+        serde_json::from_slice(record)
+            .map_err(|error| StoreError::new(format!("the record {COURSE}: {error}")))
+    }
+
+    fn record(self) -> Vec<u8> {
+        // Numbers and truths are always JSON.
+        canonical(&serde_json::to_value(self).unwrap_or_default())
+    }
 }
 
 impl Course {
@@ -28,10 +54,12 @@ impl Course {
     ) -> Result<Option<RecordChange>, StoreError> {
         let expected = store.record(COURSE)?;
         let new = match self {
-            // One that has not arrived is spread anew, from where it began.
-            Self::Begins => expected
-                .clone()
-                .or_else(|| Some(before.to_string().into_bytes())),
+            Self::Begins { at_once } => {
+                // After one that has not arrived, from where that one began.
+                let unfinished = expected.as_deref().map(UnderWay::read).transpose()?;
+                let from = unfinished.map_or(before, |unfinished| unfinished.from);
+                Some(UnderWay { from, at_once }.record())
+            }
             Self::GoesOn => expected.clone(),
             Self::Ends => None,
         };
@@ -45,18 +73,13 @@ impl Course {
 }
 
 impl History {
-    /// The revision from which the change under way began; `None` while the newest state is in force everywhere.
+    /// The change under way; `None` while the newest state is in force everywhere.
     ///
     /// # Errors
     /// The store cannot be read, or its record is damaged.
-    pub fn course(&self) -> Result<Option<Revision>, StoreError> {
-        let Some(record) = self.store().record(COURSE)? else {
-            return Ok(None);
-        };
-        let revision = std::str::from_utf8(&record).ok();
-        let revision = revision.and_then(|text| text.parse().ok());
-        let damaged = || StoreError::new(format!("the record {COURSE} is damaged"));
-        revision.ok_or_else(damaged).map(Some)
+    pub fn under_way(&self) -> Result<Option<UnderWay>, StoreError> {
+        let record = self.store().record(COURSE)?;
+        record.as_deref().map(UnderWay::read).transpose()
     }
 
     /// The change under way is in force everywhere.

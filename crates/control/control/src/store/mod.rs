@@ -24,7 +24,7 @@ use hermes_api::Hash;
 
 pub use self::audit::{Act, Audit, AuditEntry};
 pub use self::awaited::Awaited;
-pub use self::course::Course;
+pub use self::course::{Course, UnderWay};
 pub use self::error::StoreError;
 pub use self::etcd::{EtcdAddress, EtcdIdentity, EtcdStore, EtcdTls};
 pub use self::leadership::{Leadership, Presence, Role};

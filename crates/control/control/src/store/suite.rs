@@ -99,7 +99,7 @@ fn commit(history: &History, expected: Revision, users: usize) -> Result<Revisio
         time: 1000,
         message: "a test",
         confirm_seconds: None,
-        course: crate::store::Course::Begins,
+        course: crate::store::Course::Begins { at_once: false },
     })
 }
 
@@ -477,17 +477,21 @@ fn what_was_committed_is_there_after_a_crash() {
 fn a_change_is_under_way_until_it_has_arrived_whatever_is_made_meanwhile() {
     on_each(|store| {
         let history = History::new(store);
-        assert_eq!(history.course(), Ok(None));
+        assert_eq!(history.under_way(), Ok(None));
         let one = commit(&history, Revision::FIRST, 1).unwrap();
         history.arrived().unwrap();
-        assert_eq!(history.course(), Ok(None));
+        assert_eq!(history.under_way(), Ok(None));
 
+        let from_one = crate::store::UnderWay {
+            from: one,
+            at_once: false,
+        };
         let two = commit(&history, one, 2).unwrap();
-        assert_eq!(history.course(), Ok(Some(one)));
+        assert_eq!(history.under_way(), Ok(Some(from_one)));
         // One that begins before the end of the last one is spread from where that one began.
         commit(&history, two, 3).unwrap();
-        assert_eq!(history.course(), Ok(Some(one)));
+        assert_eq!(history.under_way(), Ok(Some(from_one)));
         history.arrived().unwrap();
-        assert_eq!(history.course(), Ok(None));
+        assert_eq!(history.under_way(), Ok(None));
     });
 }

@@ -80,7 +80,7 @@ pub async fn run(apply: &Apply, output: Output) -> Result<(), Failure> {
         Some(key) => Some(signed(apply, key, &mut asked).await?),
         None => None,
     };
-    let answer = apply.controller.post("/apply", &asked).await?;
+    let answer = apply.controller.change("/apply", &asked).await?;
     if apply.dry_run {
         return changes::foresee(answer, output);
     }
@@ -209,7 +209,7 @@ pub async fn delete(delete: &Delete, output: Output) -> Result<(), Failure> {
             ..changes::how()
         },
     };
-    let answer = delete.controller.post("/delete", &asked).await?;
+    let answer = delete.controller.change("/delete", &asked).await?;
     changes::follow(&delete.controller, answer, output).await
 }
 
@@ -253,7 +253,7 @@ pub async fn expose(expose: &Expose, output: Output) -> Result<(), Failure> {
         to: expose.to.clone(),
         how: changes::how(),
     };
-    let mut answer = expose.controller.post("/expose", &asked).await?;
+    let mut answer = expose.controller.change("/expose", &asked).await?;
     if let Some(yaml) = answer["resources"].as_str().filter(|_| !output.json) {
         output.line(yaml.trim_end());
     }

@@ -1,6 +1,7 @@
 //! Asking a controller on this machine.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use hermes_config::{Place, Problem};
@@ -10,6 +11,14 @@ use serde_json::Value;
 
 use crate::admin;
 use crate::failure::Failure;
+use crate::output::note;
+
+/// How often a change is asked for while another one spreads: for ten minutes.
+#[doc(alias = "bound")]
+const TURNS: u32 = 1200;
+
+/// The pause between.
+const TURN: Duration = Duration::from_millis(500);
 
 /// Which controller is meant.
 #[derive(Debug, Clone, Default, Args)]
@@ -45,23 +54,60 @@ impl ControllerSocket {
     /// # Errors
     /// As for [`get`](Self::get).
     pub async fn post(&self, path: &str, asked: &impl Serialize) -> Result<Value, Failure> {
-        let body = serde_json::to_string(asked)
-            .map_err(|error| Failure::failed(format!("the request: {error}")))?;
-        self.call(Method::POST, path, &body).await
+        self.call(Method::POST, path, &body(asked)?).await
+    }
+
+    /// Makes a request that changes the overlay. While another change spreads, it waits for its end.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get); or the other change spreads for too long.
+    pub async fn change(&self, path: &str, asked: &impl Serialize) -> Result<Value, Failure> {
+        let body = body(asked)?;
+        let mut turn = 0;
+        loop {
+            let (status, answer) = self.answer(Method::POST, path, &body).await?;
+            turn += 1;
+            if answer["spreads"].is_null() || turn == TURNS {
+                return granted(status, answer);
+            }
+            if turn == 1 {
+                let reason = answer["error"].as_str().unwrap_or_default();
+                note(format_args!("{reason}; waiting for its end"));
+            }
+            tokio::time::sleep(TURN).await;
+        }
     }
 
     async fn call(&self, method: Method, path: &str, body: &str) -> Result<Value, Failure> {
+        let (status, answer) = self.answer(method, path, body).await?;
+        granted(status, answer)
+    }
+
+    /// An answer with its status.
+    async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: &str,
+    ) -> Result<(u16, Value), Failure> {
         let socket = self.path()?;
         // Said apart from a controller that does not answer: the remedy is another one.
         if !socket.exists() {
             return Err(Failure::unreachable(format!("no controller runs here: there is no {}", socket.display()))
                 .remedy("start one with `hermes controller --node NAME`, or name its socket with --controller PATH"));
         }
-        let (status, answer) = admin::call(&socket, method, path, body).await?;
-        match status {
-            200 => Ok(answer),
-            _ => Err(refused(status, &answer)),
-        }
+        admin::call(&socket, method, path, body).await
+    }
+}
+
+fn body(asked: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(asked).map_err(|error| Failure::failed(format!("the request: {error}")))
+}
+
+fn granted(status: u16, answer: Value) -> Result<Value, Failure> {
+    match status {
+        200 => Ok(answer),
+        _ => Err(refused(status, &answer)),
     }
 }
 

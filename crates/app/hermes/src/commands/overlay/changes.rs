@@ -170,6 +170,8 @@ pub async fn roll_back(
         },
         ..how()
     };
-    let answer = controller.post("/rollback", &RollBack { to, how }).await?;
+    let answer = controller
+        .change("/rollback", &RollBack { to, how })
+        .await?;
     follow(controller, answer, output).await
 }

@@ -123,7 +123,7 @@ async fn import(import: &Import, output: Output) -> Result<(), Failure> {
         allow: import.allow.clone(),
         how: changes::how(),
     };
-    let mut answer = import.controller.post("/peering", &asked).await?;
+    let mut answer = import.controller.change("/peering", &asked).await?;
     if let Some(yaml) = answer["resources"].as_str().filter(|_| !output.json) {
         output.line(yaml.trim_end());
     }

@@ -140,7 +140,7 @@ fn a_file_of_many_states_stays_below_four_times_those_that_are_kept() {
             time,
             message: "a change",
             confirm_seconds: None,
-            course: crate::store::Course::Begins,
+            course: crate::store::Course::Begins { at_once: false },
         };
         revision = history.commit(&commit).unwrap();
         if change % 60 == 0 {
