@@ -31,6 +31,7 @@ pub mod dns;
 pub mod drain;
 mod echo;
 pub mod handover;
+pub mod host_capture;
 pub mod listen;
 mod local;
 mod local_end;

@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
 use crate::descriptors::{Shortage, claim, is_kept_back, noted};
+use crate::host_capture::has_foreign_mark;
 use crate::os;
 use crate::own_mark::marked;
 use crate::stream::Stream;
@@ -19,7 +20,7 @@ use crate::stream::Stream;
 /// Connections that wait to be accepted: a burst of clients; the kernel may lower it
 /// (`net.core.somaxconn`).
 #[doc(alias = "bound")]
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// Bytes of a UDP socket's buffer, each way, where the system allows that much: about 40 ms at 800
 /// Mbit/s.
@@ -232,6 +233,8 @@ pub enum Acceptor {
         listener: TcpListener,
         /// The address of all its connections, if they have the same.
         local: Option<SocketAddr>,
+        /// Whether it has a mark of its own, which its connections keep.
+        keeps_mark: bool,
     },
     /// A Unix socket.
     Unix(UnixListener),
@@ -252,6 +255,7 @@ impl Acceptor {
                 tune(&listener);
                 Ok(Self::Tcp {
                     local: shared_address(&listener),
+                    keeps_mark: has_foreign_mark(&listener),
                     listener: TcpListener::from_std(listener)?,
                 })
             }
@@ -290,13 +294,20 @@ impl Acceptor {
             // There is no TCP_DEFER_ACCEPT: the first bytes of a connection are read in the same
             // turn of the worker anyway, and a listener that closes would reset those with their
             // first bytes still on the way.
-            Self::Tcp { listener, local } => {
+            Self::Tcp {
+                listener,
+                local,
+                keeps_mark,
+            } => {
                 let (tcp, peer) = listener.accept().await?;
                 let Ok(tcp) = claim_or_reset(tcp) else {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 };
                 // The connection may be older than the mark of its listener.
-                let tcp = marked(tcp).map_err(|_| io::ErrorKind::ConnectionAborted)?;
+                let tcp = match keeps_mark {
+                    false => marked(tcp).map_err(|_| io::ErrorKind::ConnectionAborted)?,
+                    true => tcp,
+                };
 
                 if !INHERITED {
                     tune(&tcp);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::os;
+use crate::os::{self, FOREIGN_SOCKET_MARK};
 
 /// The local end of outgoing sockets; by default the machine's routes choose it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +16,19 @@ pub struct LocalEnd {
     ipv4: Option<Ipv4Addr>,
     ipv6: Option<Ipv6Addr>,
     interface: Option<Arc<str>>,
+    client: ClientEnd,
+}
+
+/// Whether the client of an exchange is seen at the far end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum ClientEnd {
+    /// It is not.
+    #[default]
+    Hidden,
+    /// It is, once it is known.
+    Kept,
+    /// It is this one.
+    Of(SocketAddr),
 }
 
 /// How the port of a socket is chosen, and when.
@@ -48,6 +61,7 @@ impl LocalEnd {
         ipv4: None,
         ipv6: None,
         interface: None,
+        client: ClientEnd::Hidden,
     };
 
     /// These addresses, of which the last of each family counts, and this interface.
@@ -65,6 +79,28 @@ impl LocalEnd {
         end
     }
 
+    /// The same, where sockets have the address and port of the client that they are opened for.
+    #[must_use]
+    pub fn keeping_clients(self, keeps: bool) -> Self {
+        let client = match keeps {
+            true => ClientEnd::Kept,
+            false => ClientEnd::Hidden,
+        };
+        Self { client, ..self }
+    }
+
+    /// For an exchange of this client.
+    #[must_use]
+    pub fn for_client(self, client: Option<SocketAddr>) -> Self {
+        match (self.client, client) {
+            (ClientEnd::Kept, Some(client)) => Self {
+                client: ClientEnd::Of(SocketAddr::new(client.ip().to_canonical(), client.port())),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// Makes a socket leave from here towards an address.
     ///
     /// # Errors
@@ -77,6 +113,12 @@ impl LocalEnd {
         port: Port,
     ) -> io::Result<()> {
         self.bind_interface(&socket)?;
+        if let ClientEnd::Of(client) = self.client
+            && client.is_ipv4() == towards.is_ipv4()
+        {
+            let bound = bind_as(&socket, client);
+            return bound.map_err(|error| unusable(format!("the address of {client}"), &error));
+        }
 
         let address: IpAddr = match (towards, self.ipv4, self.ipv6) {
             (_, None, None) => return Ok(()),
@@ -117,6 +159,20 @@ impl LocalEnd {
         };
         let bound = os::bind_to_interface(socket, interface);
         bound.map_err(|error| unusable(format!("interface {interface}"), &error))
+    }
+}
+
+/// Gives a socket the address of a client, and its port unless that is taken: two connections of one port to one server cannot be told apart.
+fn bind_as(socket: &SockRef<'_>, client: SocketAddr) -> io::Result<()> {
+    os::take_foreign_addresses(socket)?;
+    os::mark(socket, FOREIGN_SOCKET_MARK)?;
+    // Connections of one client port to several servers share it.
+    socket.set_reuse_address(true)?;
+    match socket.bind(&client.into()) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            socket.bind(&SocketAddr::new(client.ip(), 0).into())
+        }
+        bound => bound,
     }
 }
 

@@ -219,7 +219,33 @@ fn echo() -> Result<String, Missing> {
 fn tproxy() -> Result<String, Missing> {
     let socket = at("a UDP socket", unbound())?;
     at("IP_TRANSPARENT", os::take_foreign_addresses(&socket))?;
-    Ok("IP_TRANSPARENT; the rules that lead traffic to it are the administrator's".to_owned())
+    let controls = os::congestion_controls().join(" ");
+    let led = match os::CaptureRules::check(false, false) {
+        Ok(()) => captures(),
+        Err(error) => {
+            format!("the rules that lead traffic to it are the administrator's: nf_tables: {error}")
+        }
+    };
+    Ok(format!(
+        "IP_TRANSPARENT; {led}; congestion control: {controls}"
+    ))
+}
+
+/// The kinds of capture that the kernel has rules for.
+fn captures() -> String {
+    let closed = match os::CaptureRules::check(true, false) {
+        Ok(()) => "fail: open or closed".to_owned(),
+        Err(error) => format!("fail: open only (closed: {error})"),
+    };
+    let held = match os::CaptureRules::check(false, true) {
+        Ok(()) => "split holds beginnings by NFQUEUE".to_owned(),
+        Err(error) => format!("split accepts clients first (NFQUEUE: {error})"),
+    };
+    let there = match os::captures().unwrap_or_default().as_slice() {
+        [] => String::new(),
+        tables => format!("; tables now: {}", tables.join(" ")),
+    };
+    format!("capture by nf_tables, {closed}; {held}{there}")
 }
 
 fn udp() -> Result<String, Missing> {

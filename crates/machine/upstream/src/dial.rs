@@ -190,8 +190,10 @@ impl Client {
             Dial::Target { host, port, asking } => {
                 let endpoint = place(host, port);
                 // Around DNS and connecting alike: the time-out is that of the whole attempt.
-                let dialled =
-                    timeout_at(until, self.worker.dial_target(host, port, asking, until)).await;
+                let from = self.worker.directory.target_local_end();
+                let from = from.for_client(whose.client());
+                let dialling = self.worker.dial_target(host, port, asking, until, &from);
+                let dialled = timeout_at(until, dialling).await;
                 dialled.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint)))
             }
         }
@@ -292,11 +294,11 @@ impl Worker {
         port: u16,
         asking: Asking<'_>,
         until: Instant,
+        from: &LocalEnd,
     ) -> Result<Dialled, ConnectFailure> {
         let endpoint = place(host, port);
         let addresses = self.allowed(host, port, asking).await?;
-        let from = self.directory.target_local_end();
-        let stream = self.race(&addresses, &from, until, &endpoint).await?;
+        let stream = self.race(&addresses, from, until, &endpoint).await?;
         let address = stream.info().peer.socket();
 
         Ok(Dialled {

@@ -72,6 +72,7 @@ impl Directory for CurrentSnapshot {
         let snapshot = self.load();
         let egress = &snapshot.document.egress;
         local_end(&egress.local_address, egress.interface.as_deref())
+            .keeping_clients(egress.keep_source)
     }
 
     fn token(&self, _: &Upstream) -> Option<HeaderValue> {

@@ -33,6 +33,7 @@ pub mod memory_limits;
 pub mod next;
 pub mod node_name;
 pub mod note;
+mod original_target;
 pub mod outliving;
 pub mod pac;
 pub mod phases;

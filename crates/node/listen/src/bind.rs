@@ -4,14 +4,18 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hermes_config::model::ListenAddress;
+use hermes_net::host_capture::{CaptureSettings, CaptureShare};
 use hermes_net::listen::{self, Carries};
 use hermes_net::quic::steering;
 
 use super::Socket;
 use super::capture::network::NetworkSpec;
 use super::device_spec::DeviceSpec;
+use super::held_syns::HeldSyns;
+use super::host_capture::CapturedSockets;
 
 /// Mode of a Unix socket that clients connect to: its owner's only.
 const UNIX_MODE: u32 = 0o600;
@@ -30,6 +34,8 @@ pub enum Serves {
     Quic,
     /// Attachments, which this node opens.
     Attachments,
+    /// Connections and datagrams that are captured.
+    Captured,
     /// The packets of a TUN device.
     Packets,
 }
@@ -55,6 +61,8 @@ pub(super) enum At {
         /// How many attachments.
         connections: u8,
     },
+    /// On the way of other programs' traffic.
+    Captured(Box<CaptureSettings>),
     /// At a TUN device.
     Device(Box<DeviceSpec>),
     /// At a Unix socket that programs of every user may connect to: which of them are served, their credentials say.
@@ -76,7 +84,7 @@ impl Serves {
             Self::Streams => Carries::Tcp,
             Self::Datagrams | Self::Quic => Carries::Udp,
             // They go through sockets that no one else could want.
-            Self::Attachments | Self::Packets => Carries::Tcp,
+            Self::Attachments | Self::Captured | Self::Packets => Carries::Tcp,
         }
     }
 }
@@ -105,6 +113,8 @@ pub enum Bound {
     Unix(PathBuf),
     /// Attached to an upstream under a name.
     Upstream(String, String),
+    /// The traffic of these senders.
+    Captured(String),
     /// A TUN device.
     Device(String),
 }
@@ -114,6 +124,7 @@ impl fmt::Display for Bound {
         match self {
             Self::Ip(address) => address.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Captured(senders) => senders.fmt(f),
             Self::Device(name) => name.fmt(f),
             Self::Upstream(upstream, name) => write!(f, "{upstream} as {name}"),
         }
@@ -162,6 +173,7 @@ pub(super) fn bind(
                 .collect();
             Ok((Bound::Upstream(upstream.clone(), name.clone()), sockets))
         }
+        At::Captured(settings) => captured(settings, workers),
         At::Device(device) => {
             let name = device.settings.name.clone();
             Ok((Bound::Device(name), vec![Socket::Device(device.clone())]))
@@ -191,6 +203,25 @@ pub(super) fn bind(
             Ok((Bound::Ip(bound), all?))
         }
     }
+}
+
+/// The sockets of captured traffic. The words say whose it is, and which clients are told of refusals as if there were no node.
+fn captured(settings: &CaptureSettings, workers: usize) -> io::Result<(Bound, Vec<Socket>)> {
+    let shares = CaptureShare::open(settings, workers)?;
+    let unheld = shares.first().and_then(|share| share.rules.unheld());
+    let said = match (settings.holds, unheld) {
+        (false, _) => settings.to_string(),
+        (true, None) => format!("{settings} (split; held by NFQUEUE)"),
+        (true, Some(reason)) => {
+            format!("{settings} (split; accepted by TPROXY, not held: {reason})")
+        }
+    };
+    let holds = Arc::new(HeldSyns::default());
+    let sockets = shares.into_iter().map(|share| {
+        let holds = holds.clone();
+        Socket::Captured(Box::new(CapturedSockets { share, holds }))
+    });
+    Ok((Bound::Captured(said), sockets.collect()))
 }
 
 /// A Unix socket, which all workers share.

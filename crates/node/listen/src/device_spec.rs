@@ -377,7 +377,8 @@ fn past(details: &TunDetails) -> Past {
     }
 }
 
-fn in_kernel(senders: &TunSenders) -> Senders {
+/// Senders as the kernel knows them.
+pub(crate) fn in_kernel(senders: &TunSenders) -> Senders {
     let users = senders.users.iter().map(|users| match users {
         SystemUsers::Name(name) => hermes_net::tun::SystemUsers::named(name),
         SystemUsers::Numbers(first, last) => hermes_net::tun::SystemUsers::Numbers(*first, *last),

@@ -20,8 +20,8 @@ use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 
 use super::greetings::{self, LAST_HANDSHAKE};
+use super::held::Held;
 use super::refusals::{HandshakeEnds, HandshakeLog};
-use super::stream::Held;
 
 /// A connection of a client. While that says nothing, this is all there is.
 pub(super) struct Client {

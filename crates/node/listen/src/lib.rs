@@ -2,6 +2,7 @@
 //!
 //! Sockets are owned by one [`table`], which is diffed and never rebuilt; every worker has its share of each socket.
 
+mod answering_sockets;
 mod attach;
 mod bind;
 mod binder;
@@ -13,6 +14,9 @@ mod device_spec;
 mod device_tunnel;
 pub mod device_upkeep;
 mod greetings;
+mod held;
+mod held_syns;
+mod host_capture;
 mod http;
 mod named;
 mod parts;
@@ -42,6 +46,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 pub use capture::network::NetworkSpec;
 pub use device_spec::DeviceSpec;
+pub use host_capture::CapturedSockets;
 pub use passed::PassedSockets;
 pub use table::ListenerTable;
 
@@ -72,6 +77,8 @@ pub enum Socket {
     Quic(DatagramSocket),
     /// No socket: this many attachments to an upstream, over which exchanges come.
     Attachments(usize),
+    /// Sockets to which the traffic of other programs is led.
+    Captured(Box<CapturedSockets>),
     /// A TUN device, which one worker makes and reads.
     Device(Box<DeviceSpec>),
     /// The network namespace of a pod, which one worker captures.
@@ -84,7 +91,7 @@ impl Socket {
         match self {
             Self::Stream(listener) => Some(listener.as_fd()),
             Self::Udp(shared) | Self::Quic(shared) => Some(shared.socket.as_fd()),
-            Self::Attachments(_) | Self::Device(_) | Self::Network(_) => None,
+            Self::Attachments(_) | Self::Captured(_) | Self::Device(_) | Self::Network(_) => None,
         }
     }
 
@@ -93,7 +100,7 @@ impl Socket {
         match self {
             Self::Stream(listener) => listener.local_addr(),
             Self::Udp(shared) | Self::Quic(shared) => shared.socket.local_addr().ok(),
-            Self::Attachments(_) | Self::Device(_) | Self::Network(_) => None,
+            Self::Attachments(_) | Self::Captured(_) | Self::Device(_) | Self::Network(_) => None,
         }
     }
 }
@@ -147,6 +154,9 @@ impl Door {
                 Socket::Attachments(count) => {
                     attach::serve(&entrance, count, &watch);
                     Ok(())
+                }
+                Socket::Captured(sockets) => {
+                    Box::pin(host_capture::serve(entrance, *sockets, &watch)).await
                 }
                 Socket::Device(device) => Box::pin(tun::serve(entrance, &device, &watch)).await,
                 Socket::Network(network) => {

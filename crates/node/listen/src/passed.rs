@@ -285,7 +285,7 @@ impl PassedSockets {
                 })
                 .collect(),
             Serves::Quic => quic(&own),
-            Serves::Attachments | Serves::Packets => Ok(Vec::new()),
+            Serves::Attachments | Serves::Captured | Serves::Packets => Ok(Vec::new()),
         };
 
         Ok((bound, sockets?))

@@ -6,19 +6,34 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use hermes_admit::admission::Admission;
 use hermes_admit::entrance::Entrance;
-use hermes_net::shares::Share;
+use hermes_net::host_capture::CaptureInForce;
 use hermes_net::{Acceptor, Listener, Stream, Watch};
-use hermes_observe::ConnectionGuard;
 
+use super::held::{Held, admit};
+use super::held_syns::HeldSyns;
 use super::http::Client;
 use super::{capture, http, proxy_header, tcp};
 
 /// Accepts connections until told to stop; then those that the kernel has accepted already.
-pub(super) async fn serve(
+pub(super) async fn serve(entrance: Entrance, listener: Listener, watch: &Watch) -> io::Result<()> {
+    serve_captured(entrance, listener, None, watch).await
+}
+
+/// Captured connections.
+#[derive(Clone)]
+pub(super) struct CapturedConnections {
+    /// The rules by which their packets come here.
+    pub(super) rules: Arc<CaptureInForce>,
+    /// Those whose beginning was held: exchanges wait for them.
+    pub(super) holds: Arc<HeldSyns>,
+}
+
+/// The same for connections that were captured, if they were.
+pub(super) async fn serve_captured(
     mut entrance: Entrance,
     listener: Listener,
+    capture: Option<CapturedConnections>,
     watch: &Watch,
 ) -> io::Result<()> {
     let acceptor = Acceptor::new(listener)?;
@@ -30,38 +45,37 @@ pub(super) async fn serve(
         };
 
         let Some(stream) = stream else { return Ok(()) };
-        let rules = entrance.renew();
+        entrance.renew();
+        let rules = &entrance.rules;
         if Arc::strong_count(&open) > rules.connections() {
             rules.connection_refused();
             stream.abort();
             continue;
         }
 
+        let stream = match &capture {
+            None => stream,
+            Some(captured) => {
+                let held = Held::new(&entrance, &open, Some(captured.rules.clone()));
+                match captured.holds.hand_over(stream, held) {
+                    Some(stream) => stream,
+                    None => continue,
+                }
+            }
+        };
+
         // A source that is introduced is not known yet.
         let unknown = rules.config.is_introduced();
         let mut inside = entrance.clone();
-        if !unknown && !admit(&mut inside, &stream) {
+        if !unknown && !admit(&mut inside, stream.info().peer) {
             stream.abort();
             continue;
         }
 
-        let held = Held {
-            _open: open.clone(),
-            _share: inside.worker.shared.telemetry.shares().connection(),
-            _counted: entrance.rules.telemetry.accepted(),
-        };
+        let rules = capture.as_ref().map(|captured| captured.rules.clone());
+        let held = Held::new(&inside, &open, rules);
         spawn(inside, stream, watch, held);
     }
-}
-
-/// The permits of a connection, for as long as it is there.
-pub(super) struct Held {
-    /// One of the listener's connections.
-    _open: Arc<()>,
-    /// Its descriptor.
-    _share: Share,
-    /// In the metrics.
-    _counted: ConnectionGuard,
 }
 
 /// Serves a connection in a task. Those of HTTP and of TCP are different tasks, so that each is only as large as it must be; one whose
@@ -83,26 +97,13 @@ fn spawn(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
 fn serve_known(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
     let own = watch.clone();
     let config = &entrance.rules.config;
-    if config.capture().is_some() {
+    if config.capture().is_some() && config.host_capture().is_none() {
         watch.spawn(capture::programs::connection(entrance, stream, own, held));
-    } else if config.tcp().is_some() || config.socks().is_some() {
+    } else if config.tcp().is_some() || config.socks().is_some() || config.capture().is_some() {
         watch.spawn(tcp::connection(entrance, stream, own, held));
     } else {
         watch.spawn(http::connection(Client::new(entrance, stream, own, held)));
     }
-}
-
-/// Takes a place under the bound of the stream's source; false when that has too many already.
-fn admit(entrance: &mut Entrance, stream: &Stream) -> bool {
-    let rules = &entrance.rules;
-    let peer = &stream.info().peer;
-    let admission = Admission::of(rules, peer);
-    let admitted = admission
-        .as_ref()
-        .is_none_or(|own| own.enter(&entrance.worker.shared.shares, rules, peer));
-    entrance.admission = admission;
-
-    admitted
 }
 
 /// Waits until the client is introduced.
@@ -115,7 +116,7 @@ async fn introduced(
         taken = Box::pin(proxy_header::take(stream, &entrance.rules)) => taken?,
         () = watch.forced() => return None,
     };
-    if !admit(&mut entrance, &stream) {
+    if !admit(&mut entrance, stream.info().peer) {
         stream.abort();
         return None;
     }

@@ -8,6 +8,7 @@ use hermes_admit::devices::Devices;
 use hermes_admit::snapshot::Snapshot;
 use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
 use hermes_config::{Problem, child};
+use hermes_net::host_capture;
 use hermes_net::tun::PassedDevices;
 use hermes_net::{DescriptorEntry, Watch, own_mark};
 use hermes_packet::tun::WireguardPorts;
@@ -40,9 +41,9 @@ pub struct ListenerTable {
 pub struct ListenerView {
     /// Its name.
     pub name: String,
-    /// `http`, `socks`, `tcp`, `udp`, `attach` or `tun`.
+    /// `http`, `socks`, `tcp`, `udp`, `attach`, `capture` or `tun`.
     pub kind: &'static str,
-    /// Where it is bound; of `attach`, the upstream and the name; of `tun`, the device.
+    /// Where it is bound; of `attach`, the upstream and the name; of `tun`, the device; of `capture`, the traffic.
     pub address: String,
     /// Whether it speaks TLS.
     pub tls: bool,
@@ -105,7 +106,7 @@ impl ListenerTable {
         let listeners = document.listeners.iter();
         let wanted: Vec<(Arc<str>, Wanted)> = listeners
             .flat_map(|(name, listener)| {
-                wanted(document, listener).map(|wanted| (name.as_str().into(), wanted))
+                wanted(document, name, listener).map(|wanted| (name.as_str().into(), wanted))
             })
             .collect();
         let has_device = |(_, part): &(Arc<str>, Wanted)| part.at.is_own_device();
@@ -114,6 +115,12 @@ impl ListenerTable {
             && let Err(error) = own_mark::begin()
         {
             tracing::warn!(%error, "cannot mark this node's sockets to bypass the TUN device");
+        }
+        if document.egress.keep_source
+            && let Err(error) = host_capture::keep_clients()
+        {
+            let reason = format!("sockets cannot have addresses of clients: {error}");
+            return Err(vec![Problem::new("egress.keep_source", reason)]);
         }
         // Those that no worker serves any more hold no address.
         self.closing
@@ -159,7 +166,7 @@ impl ListenerTable {
         let listeners = document.listeners.iter();
         let wanted: Vec<(Arc<str>, Wanted)> = listeners
             .flat_map(|(name, listener)| {
-                wanted(document, listener).map(|wanted| (name.as_str().into(), wanted))
+                wanted(document, name, listener).map(|wanted| (name.as_str().into(), wanted))
             })
             .collect();
         let kept = self.kept(&wanted);
@@ -438,6 +445,7 @@ impl ListenerTable {
                 Serves::Datagrams,
                 Serves::Quic,
                 Serves::Attachments,
+                Serves::Captured,
                 Serves::Packets,
             ];
 

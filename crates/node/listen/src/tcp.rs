@@ -11,7 +11,7 @@ use hermes_net::{Stream, Watch};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::{CheckingPassword, Gate, Serving, ShownPassword, Takes};
 
-use super::stream::Held;
+use super::held::Held;
 
 /// Carries one connection, to its end.
 pub(super) fn connection(

@@ -21,6 +21,8 @@ use hermes_plug::arrival::{Arrival, PacketArrival};
 use hermes_plug::opening_head::connect_udp;
 use tokio::time::Instant;
 
+use super::answering_sockets::AnsweringSockets;
+
 /// How long a client whose tunnel was refused is ignored: it bounds the tunnels that it can make us
 /// ask for.
 #[doc(alias = "bound")]
@@ -49,7 +51,7 @@ pub(super) async fn serve(
     let share = Share {
         sessions: Sessions::default(),
         hold: Hold::new(Memory::node().owner(owner)),
-        socket: socket.clone(),
+        answers: AnswerWay::By(socket.clone()),
         own,
         watch: watch.clone(),
     };
@@ -144,7 +146,7 @@ impl Intake {
 }
 
 /// Resolves when no session is left: those that are open may go on.
-async fn drained(sessions: &Sessions) {
+pub(super) async fn drained(sessions: &Sessions) {
     while !sessions.is_empty() {
         tokio::time::sleep(DRAIN_LOOK).await;
     }
@@ -152,25 +154,34 @@ async fn drained(sessions: &Sessions) {
 
 /// One worker's share of a listener.
 #[derive(Clone)]
-struct Share {
-    sessions: Sessions,
+pub(super) struct Share {
+    pub(super) sessions: Sessions,
     /// Their datagrams that wait.
-    hold: Arc<Hold>,
-    socket: Arc<UdpSocket>,
+    pub(super) hold: Arc<Hold>,
+    pub(super) answers: AnswerWay,
     /// Its own address.
-    own: Option<SocketAddr>,
-    watch: Watch,
+    pub(super) own: Option<SocketAddr>,
+    pub(super) watch: Watch,
+}
+
+/// The sockets that answers leave by.
+#[derive(Clone)]
+pub(super) enum AnswerWay {
+    /// The one that datagrams come to.
+    By(Arc<UdpSocket>),
+    /// One of each target's address, since clients expect them from there.
+    OfTargets(AnsweringSockets),
 }
 
 /// Whose datagrams came, and how they are taken.
 #[derive(Clone)]
-struct ArrivedFlow {
+pub(super) struct ArrivedFlow {
     /// The client, and where its datagrams go.
-    key: SessionKey,
+    pub(super) key: SessionKey,
     /// The address of ours that the client asked.
-    local: Option<IpAddr>,
+    pub(super) local: Option<IpAddr>,
     /// Whether clients may still begin sessions here.
-    welcome: bool,
+    pub(super) welcome: bool,
 }
 
 impl ArrivedFlow {
@@ -240,7 +251,7 @@ impl Share {
     }
 
     /// The client's session, begun if need be; `None` when there are too many.
-    fn session(&self, entrance: &Entrance, flow: ArrivedFlow) -> Option<Arc<Session>> {
+    pub(super) fn session(&self, entrance: &Entrance, flow: ArrivedFlow) -> Option<Arc<Session>> {
         self.sessions
             .find(&flow.key)
             .or_else(|| self.begin(entrance, flow, false))
@@ -273,7 +284,7 @@ impl Share {
         let session = Session::new(
             flow.key.client,
             flow.local,
-            self.socket.clone(),
+            self.answering(&flow.key.target)?,
             rules.datagram_bounds(None),
             &self.hold,
         );
@@ -305,6 +316,17 @@ impl Share {
         });
 
         Some(session)
+    }
+
+    /// The socket that answers of a target leave by; `None` when there is none to be had.
+    fn answering(&self, target: &SessionTarget) -> Option<Arc<UdpSocket>> {
+        match (&self.answers, target) {
+            (AnswerWay::By(socket), _) => Some(socket.clone()),
+            (AnswerWay::OfTargets(sockets), SessionTarget::Address(address)) => {
+                sockets.of(*address)
+            }
+            (AnswerWay::OfTargets(_), _) => None,
+        }
     }
 
     /// Makes room for one more session of the listener; false where none may be ended for it.

@@ -6,6 +6,7 @@ use hermes_rules::versions;
 use super::bind::{At, Serves, Wanted};
 use super::capture::network::NetworkSpec;
 use super::device_spec::DeviceSpec;
+use super::host_capture;
 
 /// Attachments that a listener keeps where the configuration says nothing: so that one worker, or one endpoint, may fail.
 const ATTACHMENTS: u8 = 2;
@@ -21,6 +22,7 @@ pub(super) fn attached_as<'a>(document: &'a Document, attach: &'a Attach) -> Opt
 /// The sockets that a listener asks for, those of streams first.
 pub(super) fn wanted(
     document: &Document,
+    name: &str,
     listener: &Listener,
 ) -> impl Iterator<Item = Wanted> + use<> {
     let parts = match &listener.kind {
@@ -44,14 +46,18 @@ pub(super) fn wanted(
             let device = Box::new(DeviceSpec::of_listener(&listener.tun));
             one(Serves::Packets, At::Device(device))
         }
-        ListenerKind::Capture(listener) => captured(&listener.capture),
+        ListenerKind::Capture(listener) => captured(name, &listener.capture),
     };
 
     let parts = parts.into_iter().flatten();
     parts.map(|(serves, at)| Wanted { serves, at })
 }
 
-fn captured(capture: &Capture) -> [Option<(Serves, At)>; 2] {
+fn captured(name: &str, capture: &Capture) -> [Option<(Serves, At)>; 2] {
+    if let Some(own) = &capture.host {
+        let settings = host_capture::captured(name, own);
+        return one(Serves::Captured, At::Captured(Box::new(settings)));
+    }
     let programs = capture.exec.as_ref().map(|path| path.0.clone());
     let programs = programs.map(|path| (Serves::Streams, At::Programs(path)));
     let network = NetworkSpec::of(capture);

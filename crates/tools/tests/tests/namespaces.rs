@@ -97,6 +97,8 @@ mod surroundings;
 mod tokens;
 #[path = "namespaces/traffic.rs"]
 mod traffic;
+#[path = "namespaces/transparent/mod.rs"]
+mod transparent;
 #[path = "namespaces/tun.rs"]
 mod tun;
 #[path = "namespaces/tunnel_mtu.rs"]

@@ -43,6 +43,16 @@ pub enum Header {
     Unknown,
 }
 
+impl Header {
+    /// The client, where it is known.
+    pub fn client(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Proxied { source, .. } => Some(*source),
+            Self::Local | Self::Unknown => None,
+        }
+    }
+}
+
 /// A version to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {

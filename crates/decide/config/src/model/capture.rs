@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::SplitDns;
 use super::scalar::{FilePath, OneOrMany, SystemUsers};
+use super::{HostCapture, SplitDns};
 
 /// The addresses of names where no others are configured: prefixes that are no one's on the Internet (RFC 2544, RFC 4193). They are seen by
 /// captured programs alone, so that they meet no others.
@@ -27,7 +27,7 @@ static NAMES_BY_DEFAULT: LazyLock<SplitDns> = LazyLock::new(|| SplitDns {
     echo: None,
 });
 
-/// Whose traffic a `capture` listener takes: one of `exec` and `network`.
+/// Whose traffic a `capture` listener takes: one of `exec`, `network` and `host`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capture {
@@ -39,6 +39,9 @@ pub struct Capture {
     /// node enters it to make a device there, for which it needs CAP_SYS_ADMIN and CAP_NET_ADMIN.
     #[serde(default)]
     pub network: Option<FilePath>,
+    /// Users, control groups and interfaces of this machine, whose packets the kernel leads here. It takes CAP_NET_ADMIN.
+    #[serde(default)]
+    pub host: Option<Box<HostCapture>>,
     /// The users of this machine whose programs `exec` takes, beside root and the user of the node, each by name, by number, or from one
     /// number to another, such as `1000-1999`. Default: no others.
     #[serde(default)]

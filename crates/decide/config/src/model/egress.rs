@@ -29,6 +29,10 @@ pub struct Egress {
     /// Default: by the routes of the machine.
     #[serde(default)]
     pub local_address: OneOrMany<String>,
+    /// Whether they leave with the address and port of the client, as `capture` knows it: servers see the client, and answer it, so that their
+    /// way to it must lead through this machine. It takes `CAP_NET_ADMIN`. Default: false.
+    #[serde(default)]
+    pub keep_source: bool,
     /// Interface of this machine by which they leave. Default: by the routes of the machine.
     #[serde(default)]
     pub interface: Option<String>,

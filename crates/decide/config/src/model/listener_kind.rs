@@ -13,6 +13,7 @@ use super::answer::AltSvc;
 use super::attach::Attach;
 use super::capture::Capture;
 use super::client_address::ClientAddress;
+use super::host_capture::HostCapture;
 use super::listener::{Auth, Forged, Limits, Listener, ServerTls, ServerTlsChoice};
 use super::pac::Pac;
 use super::plugs::PlugUse;
@@ -331,9 +332,16 @@ impl Listener {
         }
     }
 
+    /// The traffic of the machine that it captures, if it does.
+    pub fn host_capture(&self) -> Option<&HostCapture> {
+        self.capture()?.host.as_deref()
+    }
+
     /// Its answers to questions for names, if it gives any.
     pub fn dns(&self) -> Option<&SplitDns> {
         match &self.kind {
+            // Captured packets of the machine have their addresses from its own resolvers.
+            ListenerKind::Capture(listener) if listener.capture.host.is_some() => None,
             ListenerKind::Capture(listener) => Some(listener.capture.dns()),
             _ => self.tun()?.dns(),
         }

@@ -21,6 +21,7 @@ mod egress;
 mod files;
 mod flow_log;
 mod health;
+mod host_capture;
 mod keeping;
 mod listener;
 mod listener_kind;
@@ -62,6 +63,7 @@ pub use defaults::{CustodyNeighbour, CustodySpool, DefaultLimits, Defaults, Node
 pub use egress::Egress;
 pub use flow_log::FlowLog;
 pub use health::{CheckKind, Eject, Health};
+pub use host_capture::{CaptureCongestion, CaptureFailure, HostCapture};
 pub use keeping::{Keepalive, UpstreamLimits};
 pub use listener::{
     Auth, AuthMethods, AuthMode, Basic, Bearer, Forged, Limits, Listener, ServerTls, UserLimits,
@@ -87,10 +89,10 @@ pub use route::{
 };
 pub use scalar::{
     ByteSize, CertificateName, DecisionPointer, Duration, EndpointAddress, FamilyMember,
-    FieldPattern, FilePath, HostMatch, HostPort, Hours, HttpUrl, IpProtocol, ListenAddress,
-    NameServerAddress, OneOrMany, PathMatch, Percent, PortMatch, Rate, SpiffeFamily, StatusMatch,
-    SystemUsers, TargetMatch, Template, TemplatePart, TextMatch, UpgradeName, UserMatch,
-    UserPattern, Variable, WireguardKey, zone_index,
+    FieldPattern, FilePath, FlowProtocol, HostMatch, HostPort, Hours, HttpUrl, IpProtocol,
+    ListenAddress, NameServerAddress, OneOrMany, PathMatch, Percent, PortMatch, ProtocolPort, Rate,
+    SpiffeFamily, StatusMatch, SystemUsers, TargetMatch, Template, TemplatePart, TextMatch,
+    UpgradeName, UserMatch, UserPattern, Variable, WireguardKey, zone_index,
 };
 pub use split_dns::{NamedEcho, OtherNames, SplitDns};
 pub use sticky::Hash;

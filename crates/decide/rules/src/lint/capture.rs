@@ -13,23 +13,35 @@ pub(super) const CHECKS: &[Check] = &[whose, pools];
 fn whose(document: &Document, report: &mut Report) {
     each(document, |path, capture| {
         let of_programs = !capture.users.is_empty() || capture.login;
-        match (&capture.exec, &capture.network) {
-            (None, None) => report.add(
+        let kinds = [
+            capture.exec.is_some(),
+            capture.network.is_some(),
+            capture.host.is_some(),
+        ];
+        match kinds.iter().filter(|is| **is).count() {
+            0 => report.add(
                 path,
                 "it does not say whose traffic is captured",
-                "add `exec: PATH` for programs of `hermes exec --capture`, or `network: PATH` for a network namespace",
+                "add `exec: PATH` for programs of `hermes exec --capture`, `network: PATH` for a network namespace, or `host` for users, control groups and interfaces of this machine",
             ),
-            (Some(_), Some(_)) => report.add(
+            1 if of_programs && capture.exec.is_none() => report.add(
                 path,
-                "it captures programs and a network at once",
-                "make a listener of each",
-            ),
-            (None, Some(_)) if of_programs => report.add(
-                path,
-                "`users` and `login` are about programs of `exec`, and a network namespace is no one user's",
+                "`users` and `login` are about programs of `exec`, and the traffic is not known to be of one user",
                 "remove them, and name the user of the traffic with `user` of the listener",
             ),
-            _ => {}
+            1 => {}
+            _ => report.add(
+                path,
+                "it captures programs, a network or the machine at once",
+                "make a listener of each",
+            ),
+        }
+        if capture.host.is_some() && (capture.dns.is_some() || capture.mtu.is_some()) {
+            report.add(
+                path,
+                "`dns` and `mtu` are about a device, and traffic of the machine needs none",
+                "remove them: questions for names are captured as other datagrams are",
+            );
         }
     });
 }

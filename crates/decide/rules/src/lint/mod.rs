@@ -16,6 +16,7 @@ mod decision_log;
 mod edges;
 mod fitness;
 mod flow_log;
+mod host_capture;
 mod http3;
 mod links;
 mod listeners;
@@ -48,7 +49,7 @@ pub(crate) use users::each_user;
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Problem> {
-    let lists: [&[Check]; 33] = [
+    let lists: [&[Check]; 34] = [
         node::CHECKS,
         listeners::CHECKS,
         acme::CHECKS,
@@ -73,6 +74,7 @@ pub fn lint(document: &Document) -> Vec<Problem> {
         decision_log::CHECKS,
         flow_log::CHECKS,
         bind::CHECKS,
+        host_capture::CHECKS,
         broadcast::CHECKS,
         edges::CHECKS,
         templates::CHECKS,

@@ -177,3 +177,50 @@ fn socks_has_no_way_to_show_tokens_and_certificates() {
         assert!(all.iter().any(|one| one == found), "{all:?}");
     }
 }
+
+#[test]
+fn capture_of_no_one() {
+    finds_in(
+        json!({ "capture": { "host": { "only": { "users": [] } } } }),
+        &[
+            "listeners.more.capture.host: the listener does not say whose traffic it captures; add `interfaces`, or `only` with `users` or `cgroups`",
+        ],
+    );
+    finds_in(
+        json!({ "capture": { "host": { "interfaces": "lan0" } } }),
+        &[],
+    );
+    finds_in(
+        json!({ "capture": { "host": { "only": { "users": "1000-1999" } } } }),
+        &[],
+    );
+}
+
+#[test]
+fn capture_at_what_is_no_interface() {
+    for name in ["", "lan 0", "a-name-that-is-too-long", "../lan0"] {
+        let reason = format!(
+            "listeners.more.capture.host.interfaces: `{name}` is no name of an interface; write one that `ip link` shows"
+        );
+        finds_in(
+            json!({ "capture": { "host": { "interfaces": [name] } } }),
+            &[&reason],
+        );
+    }
+    finds_in(
+        json!({ "capture": { "host": { "interfaces": "lo" } } }),
+        &[
+            "listeners.more.capture.host.interfaces: traffic within this machine does not come by an interface; name its senders in `only`",
+        ],
+    );
+}
+
+#[test]
+fn capture_that_refuses_a_protocol_that_it_leaves_alone() {
+    finds_in(
+        json!({ "capture": { "host": { "interfaces": "lan0", "protocols": "tcp", "refuse": ["udp/443"] } } }),
+        &[
+            "listeners.more.capture.host.refuse: `udp/443` is of a protocol that is not captured; remove it, or add the protocol to `protocols`",
+        ],
+    );
+}

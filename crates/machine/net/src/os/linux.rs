@@ -21,6 +21,8 @@ use super::{ForwardedFamilies, Instruction, ProcessStats};
 mod activation;
 mod addresses;
 mod arrivals;
+mod capture_routes;
+mod capture_rules;
 mod cgroup_mark;
 mod echo_errors;
 mod kernel_tls;
@@ -30,7 +32,11 @@ mod local_meeting;
 mod masquerade;
 mod netlink;
 mod network;
+mod nft_rule;
+mod nftables;
 mod open_sockets;
+mod original_destination;
+mod packet_queue;
 mod pipe;
 mod probe;
 mod program_space;
@@ -40,6 +46,8 @@ mod tun;
 pub use activation::{adopt, forget_variables, passed_kind};
 pub use addresses::{AddressChanges, local_addresses};
 pub use arrivals::{note_arrivals, receive_timed};
+pub use capture_routes::lead_captured_here;
+pub use capture_rules::captures;
 pub use echo_errors::take_echo_error;
 pub use kernel_tls::{attach_tls, give_tls_keys, send_close_notify, take_tls_control};
 pub use link_changes::LinkChanges;
@@ -49,8 +57,9 @@ pub use local_meeting::{
 pub use masquerade::masquerades;
 pub use network::{add_cable, enter_network, is_network, new_network};
 pub use open_sockets::mark_open;
+pub use original_destination::{note_destinations, receive_destined};
 pub use pipe::Pipe;
-pub use probe::{echo_socket, mark, receive_merged, send_cut, take_foreign_addresses};
+pub use probe::{echo_socket, mark, receive_merged, send_cut, socket_mark, take_foreign_addresses};
 pub use program_space::{
     allow_pings, cover_file, cover_folder, enter_program_space, watch_process,
 };
@@ -65,6 +74,22 @@ pub use tun::{foreign_tun, open_tun, tun_cuts_udp};
 /// This machine has no such algorithm, or does not allow it.
 pub fn set_congestion(tcp: &TcpStream, name: &str) -> io::Result<()> {
     Ok(set_tcp_congestion(tcp, name)?)
+}
+
+/// The algorithms that processes may choose.
+#[must_use]
+pub fn congestion_controls() -> Vec<String> {
+    let all = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+    let all = all.unwrap_or_default();
+    all.split_whitespace().map(str::to_owned).collect()
+}
+
+/// As [`set_congestion`], of a socket that listens: its connections have it from there.
+///
+/// # Errors
+/// As there.
+pub fn set_socket_congestion(socket: &Socket, name: &str) -> io::Result<()> {
+    Ok(set_tcp_congestion(socket, name)?)
 }
 
 /// The families that this machine forwards, by the setting for all of its interfaces.

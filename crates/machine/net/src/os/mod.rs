@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
+mod capture_order;
 mod control_record;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -12,26 +13,33 @@ use linux as system;
 mod other;
 #[cfg(not(target_os = "linux"))]
 use other as system;
+mod packet_queue;
 mod passed_kind;
 mod sender_condition;
 
+pub(crate) use capture_order::{CAPTURE_MARK, LISTENER_BITS, TCP, UDP};
+pub use capture_order::{
+    CaptureOrder, CaptureRules, CapturedFlowRules, DestinedDatagram, SynFate, SynQueues,
+};
 pub use control_record::ControlRecord;
+pub use packet_queue::{PacketQueue, PacketQueueReader, PacketVerdict, QueuedSyn, SynEnds};
 pub use passed_kind::PassedKind;
 pub use sender_condition::SenderCondition;
-pub(crate) use sender_condition::{CGROUP_MARK, OWN_MARK};
+pub(crate) use sender_condition::{CGROUP_MARK, FOREIGN_SOCKET_MARK, OWN_MARK};
 
 pub use system::{
     AddressChanges, LinkChanges, PREPARES_DATAGRAMS, Pipe, accept_local, add_cable, add_exception,
     adopt, allow_dumps, allow_fragments, allow_pings, attach_reuseport_filter, attach_tls,
-    bind_to_interface, choose_port_when_connected, connect_local, cover_file, cover_folder,
-    datagram_socket, echo_socket, enter_network, enter_program_space, exceptions, forbid_fragments,
-    foreign_tun, forget_variables, forwarded_families, give_tls_keys, host_name, is_network,
-    is_transparent, listen_local, local_addresses, local_names, local_process, mark, mark_open,
-    masquerades, new_network, note_arrivals, open_tun, passed_kind, path_mtu, peer_uid,
-    prepare_datagrams, process_stats, raise_open_files, receive_merged, receive_timed,
-    remove_exception, report_errors, round_trip, send_close_notify, send_cut, set_congestion,
-    socket_number, take_echo_error, take_foreign_addresses, take_queued_error, take_tls_control,
-    tun_cuts_udp, use_small_pages, watch_process,
+    bind_to_interface, captures, choose_port_when_connected, congestion_controls, connect_local,
+    cover_file, cover_folder, datagram_socket, echo_socket, enter_network, enter_program_space,
+    exceptions, forbid_fragments, foreign_tun, forget_variables, forwarded_families, give_tls_keys,
+    host_name, is_network, is_transparent, lead_captured_here, listen_local, local_addresses,
+    local_names, local_process, mark, mark_open, masquerades, new_network, note_arrivals,
+    note_destinations, open_tun, passed_kind, path_mtu, peer_uid, prepare_datagrams, process_stats,
+    raise_open_files, receive_destined, receive_merged, receive_timed, remove_exception,
+    report_errors, round_trip, send_close_notify, send_cut, set_congestion, set_socket_congestion,
+    socket_mark, socket_number, take_echo_error, take_foreign_addresses, take_queued_error,
+    take_tls_control, tun_cuts_udp, use_small_pages, watch_process,
 };
 
 /// One instruction of the classic packet filter (BPF): code, jumps if true and if false, and a constant.

@@ -10,11 +10,16 @@ use tokio::net::{TcpStream, UdpSocket, UnixStream};
 
 use super::{EchoError, ForwardedFamilies, Instruction, LocalProcess, PassedKind, ProcessStats};
 
+mod capture;
 mod cgroup_mark;
 mod link;
 mod masquerade;
 mod pipe;
 mod route_rules;
+pub use capture::{
+    captures, congestion_controls, lead_captured_here, note_destinations, receive_destined,
+    set_socket_congestion, socket_mark,
+};
 pub use masquerade::masquerades;
 pub use pipe::Pipe;
 pub use route_rules::{add_exception, exceptions, remove_exception};

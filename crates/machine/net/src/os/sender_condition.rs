@@ -3,6 +3,9 @@
 /// The mark of this process's own sockets, and its mask: other bits of marks belong to others.
 pub(crate) const OWN_MARK: (u32, u32) = (0x4800_0000, 0xff00_0000);
 
+/// The mark of this process's sockets that have foreign addresses: its own, and a bit by which connections are not tracked.
+pub(crate) const FOREIGN_SOCKET_MARK: u32 = OWN_MARK.0 | 0x0001_0000;
+
 /// The common part of the marks of control groups, and the mask of such a mark. The rest is that of
 /// a device; our [own mark](OWN_MARK) has the same bits but for one.
 pub(crate) const CGROUP_MARK: (u32, u32) = (0x4900_0000, 0xff00_ffff);

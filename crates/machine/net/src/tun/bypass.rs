@@ -183,7 +183,7 @@ impl Drop for Bypass {
 }
 
 /// FNV-1a, folded to 16 bits: devices of one machine have few names.
-fn hash(name: &str) -> u16 {
+pub(crate) fn hash(name: &str) -> u16 {
     let fold = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
     let hash = name.bytes().fold(2_166_136_261, fold);
     (hash >> 16) as u16 ^ hash as u16

@@ -14,6 +14,7 @@ mod senders;
 mod turn;
 
 pub use bypass::Past;
+pub(crate) use bypass::hash as device_hash;
 pub use device::{MAX_QUEUES, TunDevice, TunError, TunSettings};
 pub use passed_devices::PassedDevices;
 pub use queue::{HEADER_BYTES, TunPort, TunQueue, TunWriter};

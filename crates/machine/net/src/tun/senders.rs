@@ -61,11 +61,19 @@ impl Senders {
         self.users.is_empty() && self.cgroups.is_empty()
     }
 
-    fn ranges(&self) -> io::Result<Vec<(u32, u32)>> {
+    /// Their users, from one number to another.
+    ///
+    /// # Errors
+    /// There is no such user.
+    pub(crate) fn ranges(&self) -> io::Result<Vec<(u32, u32)>> {
         self.users.iter().map(SystemUsers::range).collect()
     }
 
-    fn mark(&self, mark: u32) -> io::Result<Vec<CgroupMark>> {
+    /// Marks the sockets that their control groups open.
+    ///
+    /// # Errors
+    /// There is no such group, or marking is not allowed.
+    pub(crate) fn mark(&self, mark: u32) -> io::Result<Vec<CgroupMark>> {
         let named = |group: &PathBuf, error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", group.display()))
         };

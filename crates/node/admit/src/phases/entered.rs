@@ -87,8 +87,12 @@ impl Entered {
 
 fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
     // Of a device, every exchange but a tunnel of packets is a flow of packets.
-    let is_flow = (listener.config.tun().is_some() || listener.config.capture().is_some())
-        && arrival.head().kind() != Kind::ConnectIp;
+    let has_device = listener
+        .config
+        .capture()
+        .is_some_and(|own| own.host.is_none());
+    let is_flow =
+        (listener.config.tun().is_some() || has_device) && arrival.head().kind() != Kind::ConnectIp;
     let protocol = match arrival {
         _ if is_flow => "ip",
         Arrival::Packets(packets) if packets.end.session().is_some() => "udp",
@@ -96,6 +100,7 @@ fn described(listener: &ListenerRules, arrival: &Arrival) -> Begin {
         Arrival::Packets(_) => "h2",
         Arrival::Offered(_) if listener.config.tcp().is_some() => "tcp",
         Arrival::Offered(_) if listener.config.socks().is_some() => "socks",
+        Arrival::Offered(_) if listener.config.host_capture().is_some() => "tcp",
         Arrival::Offered(offered) if offered.head.version == Version::HTTP_3 => "h3",
         Arrival::Offered(offered) if offered.head.version == Version::HTTP_2 => "h2",
         Arrival::Offered(_) => "h1",

@@ -27,6 +27,7 @@ use hermes_upstream::{ATTACHMENT_KEEPALIVE, server_problem, tls_source};
 
 use crate::client_address::ClientAddressRule;
 use crate::fixed_target::FixedTarget;
+use crate::original_target::OriginalTarget;
 use crate::snapshot::limit_log::LimitLog;
 use crate::snapshot::split_tunnels;
 
@@ -413,6 +414,7 @@ impl Building<'_> {
     fn ingress(&self, config: &Listener) -> Option<Arc<dyn Ingress>> {
         match config.ingress() {
             Some(named) => self.plugs.ingresses.named("ingress", named).ok(),
+            None if config.host_capture().is_some() => Some(Arc::new(OriginalTarget)),
             None => Some(Arc::new(FixedTarget)),
         }
     }

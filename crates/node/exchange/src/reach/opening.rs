@@ -220,6 +220,7 @@ async fn socket(
         }
     };
 
+    let from = from.for_client(routed.source.peer.socket());
     let socket = connected(address, &from).await?;
     let ends = Ends::end(PacketEnd::Socket(
         Arc::new(socket),

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::greeting::{self, NotCaptured};
 use super::{Captured, of_program, space};
-use crate::stream::Held;
+use crate::held::Held;
 
 /// How long the names of accounts may be looked up.
 #[doc(alias = "bound")]

@@ -90,7 +90,10 @@ fn words(feature: Feature) -> (&'static str, &'static str) {
         Feature::Mark => ("mark", "keeping the node's own traffic out of its TUN"),
         Feature::Cgroups => ("cgroups", "a TUN for some programs only"),
         Feature::Echo => ("echo", "forwarding pings that are intercepted"),
-        Feature::Tproxy => ("tproxy", "connections to the addresses of others"),
+        Feature::Tproxy => (
+            "tproxy",
+            "capture, and connections to the addresses of others",
+        ),
         Feature::Udp => ("udp", "UDP without loss in bursts"),
         Feature::Http3 => ("http3", "QUIC"),
         Feature::Gso => ("gso", "sending many datagrams at once"),

@@ -21,6 +21,7 @@ pub(super) const NLM_F_REQUEST: u16 = 1;
 pub(super) const NLM_F_ACK: u16 = 4;
 const NLM_F_REPLACE: u16 = 0x100;
 pub(super) const NLM_F_CREATE: u16 = 0x400;
+pub(super) const NLM_F_APPEND: u16 = 0x800;
 pub(super) const NLM_F_DUMP: u16 = 0x300;
 
 /// Lengths of the head of a message and of the head of an attribute.

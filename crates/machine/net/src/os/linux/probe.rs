@@ -39,6 +39,12 @@ pub fn mark(socket: &Socket, number: u32) -> io::Result<()> {
     socket.set_mark(number)
 }
 
+/// The mark of a socket's packets; `None` where that cannot be said.
+#[must_use]
+pub fn socket_mark(socket: &Socket) -> Option<u32> {
+    socket.mark().ok()
+}
+
 /// A socket that sends echo requests, and receives the answers (`icmp(7)`,
 /// `net.ipv4.ping_group_range`) and errors about them.
 ///

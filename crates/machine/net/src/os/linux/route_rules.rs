@@ -144,7 +144,7 @@ impl FoundRule {
     }
 }
 
-fn change_rule(
+pub(super) fn change_rule(
     kind: u16,
     is_ipv4: bool,
     priority: u32,
