@@ -2,7 +2,8 @@
 //!
 //! Those that are built in are transforms: [`Allow`] lets only some targets through, [`Limit`] bounds bytes in a second, [`Sniff`] refuses a
 //! flow that is not what it claims to be, and [`Tap`] records flows to files. [`Hop`] leads a flow through a process outside, and
-//! [`Icap`], a handler, shows messages to a scanner. [`At`] asks a node further on for its functions.
+//! [`Icap`], a handler, shows messages to a scanner. [`At`] asks a node further on for its functions,
+//! [`Crypt`] encrypts between two nodes.
 //!
 //! They are no policy: `policy` decides who may do what before a route is chosen, and egress rules hold for every address that is dialled.
 //! The functions of a route see what these have let pass.
@@ -11,6 +12,7 @@
 
 mod allow;
 mod at;
+mod crypt;
 mod guard;
 mod hop;
 mod icap;
@@ -26,6 +28,7 @@ use hermes_plug::Plugs;
 
 pub use allow::Allow;
 pub use at::At;
+pub use crypt::Crypt;
 pub use hop::Hop;
 pub use icap::Icap;
 pub use limit::Limit;
@@ -42,7 +45,9 @@ pub fn register(plugs: Plugs) -> Plugs {
     plugs
         .plug("functions", FunctionKeys(keyring.clone()))
         .transform("allow", Allow::default())
-        .transform("at", At::new(keyring))
+        .transform("at", At::new(keyring.clone()))
+        .transform("decrypt", Crypt::decrypt(keyring.clone()))
+        .transform("encrypt", Crypt::encrypt(keyring))
         .transform("hop", Hop::default())
         .handler("icap", Icap::default())
         .transform("limit", Limit::default())

@@ -101,6 +101,11 @@ impl SharedKey {
         }
     }
 
+    /// The secret, for keys of other uses.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
     /// The code of a text.
     pub fn sign(&self, text: &str) -> Mac {
         let mut mac = [0; 32];

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hermes_config::Problem;
-use hermes_config::model::PlugSettings;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::{
     Admitting, Beginning, BeginningDatagrams, FunctionSignatures, Payload, Settings, Transform,
@@ -35,10 +34,6 @@ struct AtSettings {
 }
 
 impl AtSettings {
-    fn read(settings: &PlugSettings) -> Option<Self> {
-        Self::deserialize(serde_json::Value::Object(settings.clone())).ok()
-    }
-
     /// The part of the field.
     fn compile(self) -> Result<NodeFunctions, Vec<Problem>> {
         let mut problems = Vec::new();

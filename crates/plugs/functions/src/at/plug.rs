@@ -11,7 +11,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::AtSettings;
 use super::keyring::{Keyring, Secret};
 
 /// Keys that a node may share.
@@ -74,29 +73,37 @@ fn secret(node: &str, file: &FilePath) -> Result<Secret, String> {
     Secret::parse(&text).ok_or_else(wrong)
 }
 
-/// Nodes that routes ask for functions without a key for them.
+/// Nodes that functions of the document need a key for, and have none.
 fn keyless(settings: &DocumentSettings<'_>, read: &FunctionsSettings) -> Vec<Problem> {
+    let document = settings.document;
+    let defined = document.functions.iter();
+    let defined = defined.map(|(name, named)| (child("functions", name), named));
+    let routes = document.routes.iter().enumerate();
+    let named = routes.flat_map(|(route, config)| {
+        let path = child(&element("routes", route), "through");
+        let through = config.through.iter().enumerate();
+        through.map(move |(at, named)| (element(&path, at), named))
+    });
+
     let mut problems = Vec::new();
-    for (route, config) in settings.document.routes.iter().enumerate() {
-        for (place, named) in config.through.iter().enumerate() {
-            let function = settings.document.functions.get(&named.name);
-            let means = function
-                .filter(|_| named.settings.is_none())
-                .unwrap_or(named);
-            let asked = means.settings.as_ref().filter(|_| means.name == "at");
-            // Mistakes in these settings are those of the function.
-            let Some(asked) = asked.and_then(AtSettings::read) else {
-                continue;
-            };
-            if !read.keys.contains_key(&asked.node) {
-                let path = element(&child(&element("routes", route), "through"), place);
-                let reason = format!("no key is shared with the node `{}`", asked.node);
-                let remedy = format!(
-                    "add `plugs: {{ functions: {{ keys: {{ {}: FILE }} }} }}`",
-                    asked.node
-                );
-                problems.push(Problem::new(path, reason).remedy(remedy));
-            }
+    for (path, named) in defined.chain(named) {
+        let key = match named.name.as_str() {
+            "at" => "node",
+            "decrypt" | "encrypt" => "with",
+            _ => continue,
+        };
+        // Mistakes in these settings are those of the function.
+        let node = named
+            .settings
+            .as_ref()
+            .and_then(|settings| settings.get(key));
+        let Some(node) = node.and_then(Value::as_str) else {
+            continue;
+        };
+        if !read.keys.contains_key(node) {
+            let reason = format!("no key is shared with the node `{node}`");
+            let remedy = format!("add `plugs: {{ functions: {{ keys: {{ {node}: FILE }} }} }}`");
+            problems.push(Problem::new(path, reason).remedy(remedy));
         }
     }
     problems

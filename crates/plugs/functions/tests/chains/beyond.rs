@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::hops::letters;
-use super::node::{Node, bytes, echo, head, mistakes};
+use super::node::{Node, bytes, echo, echo_datagrams, head, mistakes};
 
 /// A folder with a key for each pair of nodes.
 fn keys() -> TempDir {
@@ -241,6 +242,95 @@ async fn a_node_does_no_function_that_it_has_not() {
     assert!(answer.contains("no node c is on the way"), "{answer}");
     first.end().await;
     node.end().await;
+}
+
+#[tokio::test]
+async fn bytes_are_encrypted_between_two_nodes_past_a_third() {
+    let keys = keys();
+    let target = echo().await;
+    let end = "routes: [{ terminate: true }]";
+    let open = "open: { decrypt: { with: a } }";
+    let last = Node::start("c", &asked(keys.path(), "ac", open, end));
+    let on = format!(
+        "upstreams: {{ next: {{ endpoints: [\"{}\"] }} }}\nroutes: [{{ to: next, through: [same] }}]",
+        last.address()
+    );
+    // What passes here is no HTTP.
+    let same = "same: { sniff: { is: [http] } }";
+    let looks = Node::start("b", &asked(keys.path(), "ab", same, &on));
+    let through = "{ encrypt: { with: c } }, { at: c, do: [open] }";
+    let first = Node::start("a", &asks(keys.path(), looks.address(), "", through));
+    let (mut seen, answer) = first.tunnel(target).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    seen.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    assert_eq!(bytes(&mut seen, 1).await, b"", "it was in the clear at b");
+
+    looks.apply(&asked(keys.path(), "ab", "", &on.replace("same", "")));
+    let (mut tunnel, _) = first.tunnel(target).await;
+    let long: Vec<u8> = (0..100_000_u32).map(|at| (at % 253) as u8).collect();
+    let (mut read, mut write) = tunnel.split();
+    let mut got = vec![0; long.len()];
+    let (written, echoed) = tokio::join!(
+        async {
+            write.write_all(&long).await?;
+            write.shutdown().await
+        },
+        read.read_exact(&mut got)
+    );
+    written.unwrap();
+    echoed.unwrap();
+    assert!(got == long);
+    assert_eq!(
+        read.read(&mut [0]).await.unwrap(),
+        0,
+        "the end comes through"
+    );
+    for node in [first, looks, last] {
+        node.end().await;
+    }
+}
+
+#[tokio::test]
+async fn datagrams_are_encrypted_between_two_nodes() {
+    let keys = keys();
+    let target = echo_datagrams().await;
+    let open = "open: { decrypt: { with: a } }";
+    let end = "routes: [{ terminate: true, through: [open] }]";
+    let last = Node::start("c", &asked(keys.path(), "ac", open, end));
+    let seal = |key: &str| {
+        let web = "web: { http: 127.0.0.1:0 }";
+        asks(keys.path(), last.address(), "", "{ encrypt: { with: c } }")
+            .replace(
+                web,
+                &format!("u: {{ udp: 127.0.0.1:0, target: \"{target}\" }}"),
+            )
+            .replace("/ac", key)
+    };
+    let first = Node::start("a", &seal("/ac"));
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.connect(first.address()).await.unwrap();
+    for text in [&b"hello"[..], b"", &[7; 1000]] {
+        client.send(text).await.unwrap();
+        let mut echoed = [0; 2000];
+        let length = tokio::time::timeout(Duration::from_secs(20), client.recv(&mut echoed)).await;
+        assert_eq!(&echoed[..length.unwrap().unwrap()], text);
+    }
+    first.end().await;
+
+    // Of another key none arrives: the clear bytes that follow would be echoed otherwise.
+    let other = Node::start("a", &seal("/ab"));
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.connect(other.address()).await.unwrap();
+    client.send(b"hello").await.unwrap();
+    let mut echoed = [0; 2000];
+    let echoed = client.recv(&mut echoed);
+    assert!(
+        tokio::time::timeout(Duration::from_millis(300), echoed)
+            .await
+            .is_err()
+    );
+    other.end().await;
+    last.end().await;
 }
 
 #[test]
