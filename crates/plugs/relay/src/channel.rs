@@ -1,5 +1,7 @@
 //! A channel: messages that are numbered one by one, for the subscriptions of all workers.
 
+mod mirror;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
 use crate::message::{Message, cost};
-use crate::queue::MemberId;
+use crate::queue::{Enqueued, MemberId};
 use crate::share::{Joining, Share};
 
 /// Messages with a publisher's own number that a channel remembers, to know one that is sent again.
@@ -25,6 +27,8 @@ const REMEMBERED: usize = 64;
 pub(crate) struct Channel {
     /// Its life: a channel that begins anew has another one.
     pub(crate) epoch: u32,
+    /// Whether it is the channel of another relay, to which this node subscribes for others.
+    pub(crate) is_mirror: bool,
     state: Mutex<State>,
     held: Arc<AtomicUsize>,
     /// Told when there may be room.
@@ -87,6 +91,7 @@ impl Channel {
     pub(crate) fn new(epoch: u32, held: Arc<AtomicUsize>) -> Self {
         Self {
             epoch,
+            is_mirror: false,
             state: Mutex::new(State {
                 sequence: 0,
                 shares: Vec::new(),
@@ -141,6 +146,7 @@ impl Channel {
             content_type: draft.content_type.clone(),
             topic: topic.map(Bytes::from),
             expires: max_age.and_then(|age| now.checked_add(age)),
+            is_reliable: draft.how.is_reliable,
             came: now,
             data: draft.data.clone(),
         });
@@ -152,17 +158,11 @@ impl Channel {
             }),
             ..Delivered::default()
         };
-        for known in &state.shares {
-            let mut share = known.share.lock();
-            let pushed = share.push(&message);
-            // The one that is woken takes this lock first.
-            drop(share);
-            if let Some(waker) = pushed.waker {
-                waker.wake();
-            }
-            delivered.receivers += pushed.enqueued.receivers;
-            delivered.enqueued += pushed.enqueued.enqueued;
-        }
+        let enqueued = state.push(&message);
+        delivered.receivers = enqueued.receivers;
+        delivered.enqueued = enqueued.enqueued;
+        // The receivers of another relay may yet lose it there.
+        delivered.is_exact = !enqueued.has_relays;
         delivered.dropped = delivered.receivers - delivered.enqueued;
         state.remember(draft, delivered);
         Ok(delivered)
@@ -210,26 +210,51 @@ impl Channel {
         self.publishers.load(Ordering::Acquire) > 0
     }
 
-    /// The number of its subscriptions.
+    /// The number of its receivers, those of other relays among them.
     pub(crate) fn receivers(&self) -> u64 {
         let state = self.state.lock();
-        let members = state
-            .shares
-            .iter()
-            .map(|known| known.share.lock().members());
-        members.sum::<usize>() as u64
+        let shares = state.shares.iter();
+        shares
+            .map(|known| known.share.lock().receivers().receivers)
+            .sum()
+    }
+
+    /// Whether no one subscribes to it.
+    pub(crate) fn is_empty(&self) -> bool {
+        let state = self.state.lock();
+        let mut shares = state.shares.iter();
+        shares.all(|known| known.share.lock().members() == 0)
     }
 }
 
 impl State {
+    /// Adds a message for all, and wakes who waits for it.
+    fn push(&self, message: &Arc<Message>) -> Enqueued {
+        let mut all = Enqueued::default();
+        for known in &self.shares {
+            let mut share = known.share.lock();
+            let pushed = share.push(message);
+            // The one that is woken takes this lock first.
+            drop(share);
+            if let Some(waker) = pushed.waker {
+                waker.wake();
+            }
+            all.receivers += pushed.enqueued.receivers;
+            all.enqueued += pushed.enqueued.enqueued;
+            all.has_relays |= pushed.enqueued.has_relays;
+        }
+        all
+    }
+
     fn check_room(&self, cost: usize) -> Result<(), NoRoom> {
         let has_room = |known: &WorkerShare| known.share.lock().has_room(cost);
         if self.shares.iter().all(has_room) {
             return Ok(());
         }
-        let members = self.shares.iter().map(|known| known.share.lock().members());
+        let shares = self.shares.iter();
+        let receivers = shares.map(|known| known.share.lock().receivers().receivers);
         Err(NoRoom {
-            receivers: members.sum::<usize>() as u64,
+            receivers: receivers.sum(),
         })
     }
 

@@ -22,6 +22,8 @@ pub(crate) use event_stream::EventStream;
 pub(crate) enum Form {
     /// Capsules.
     Native,
+    /// Capsules for a relay that has receivers of its own.
+    Relayed,
     /// `text/event-stream`, as browsers read it.
     EventStream,
     /// A JSON object in each line.
@@ -49,12 +51,20 @@ impl Form {
     /// The media type of an answer in this form.
     pub(crate) fn media_type(self) -> &'static str {
         match self {
-            Self::Native => hermes_proto::relay::MEDIA_TYPE,
+            Self::Native | Self::Relayed => hermes_proto::relay::MEDIA_TYPE,
             Self::EventStream => "text/event-stream",
             Self::JsonLines => "application/x-ndjson",
             Self::Responses => "application/http;msgtype=response",
             Self::Lines => "text/plain;charset=utf-8",
             Self::Octets => "application/octet-stream",
+        }
+    }
+
+    /// The form in which a relay gets messages that it passes on.
+    pub(crate) fn for_relays(self) -> Self {
+        match self {
+            Self::Native => Self::Relayed,
+            other => other,
         }
     }
 
@@ -95,12 +105,16 @@ impl Form {
 
     /// Whether the content stands in it as it is, at the end of a message.
     fn keeps_content(self) -> bool {
-        matches!(self, Self::Native | Self::Responses | Self::Octets)
+        matches!(
+            self,
+            Self::Native | Self::Relayed | Self::Responses | Self::Octets
+        )
     }
 
     fn head(self, message: &Message, output: &mut BytesMut) {
         match self {
-            Self::Native => native::head(message, output),
+            Self::Native => native::head(message, false, output),
+            Self::Relayed => native::head(message, true, output),
             Self::Responses => responses::head(message, output),
             Self::EventStream | Self::JsonLines | Self::Lines | Self::Octets => {}
         }
@@ -108,7 +122,7 @@ impl Form {
 
     fn content(self, message: &Message, output: &mut BytesMut) {
         match self {
-            Self::Native | Self::Responses | Self::Octets => {
+            Self::Native | Self::Relayed | Self::Responses | Self::Octets => {
                 output.extend_from_slice(&message.data);
             }
             Self::JsonLines => json::message(message, output),
@@ -120,7 +134,7 @@ impl Form {
     /// Appends a word about the subscription; nothing where the form has none.
     pub(crate) fn word(self, word: &Word<'_>, output: &mut BytesMut) {
         match self {
-            Self::Native => native::word(word, output),
+            Self::Native | Self::Relayed => native::word(word, output),
             Self::EventStream => event_stream::word(word, output),
             Self::JsonLines => json::word(word, output),
             Self::Responses => responses::word(word, output),

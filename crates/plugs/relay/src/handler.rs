@@ -2,6 +2,8 @@
 
 mod subscribe;
 
+pub(crate) use subscribe::no_subscription;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use hermes_proto::relay::fields::{DELIVERED, Delivered, FieldError, Publish};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::account::Account;
-use crate::channel::NoRoom;
+use crate::channel::{Channel, NoRoom};
 use crate::publish::{NotPublished, Publishing};
 use crate::query::{ChannelPath, take_apart};
 use crate::settings::{RelaySettings, Rules};
@@ -35,18 +37,20 @@ const WAIT: Duration = Duration::from_secs(10);
 
 /// Answers subscribers and publishers.
 pub(crate) struct Relay {
-    space: Arc<Space>,
-    rules: Option<Arc<Rules>>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) rules: Option<Arc<Rules>>,
 }
 
 /// A request, read.
-struct Asked {
-    request: HandlerRequest,
-    path: ChannelPath,
+pub(crate) struct Asked {
+    pub(crate) request: HandlerRequest,
+    pub(crate) path: ChannelPath,
     /// The key of the channel: its host and path.
-    key: String,
-    owner: Arc<Account>,
-    rules: Arc<Rules>,
+    pub(crate) key: String,
+    pub(crate) owner: Arc<Account>,
+    pub(crate) rules: Arc<Rules>,
+    /// The channel, where it is that of another relay.
+    pub(crate) mirror: Option<Arc<Channel>>,
 }
 
 impl Relay {
@@ -72,6 +76,7 @@ impl Relay {
             owner: self.space.account(&owner),
             path,
             rules,
+            mirror: None,
             request,
         };
         let is_subscription = asked.path.subscription.is_some();
@@ -138,6 +143,7 @@ impl Asked {
             owner: &self.owner,
             user: self.request.user.as_deref(),
             rules: &self.rules,
+            mirror: self.mirror.as_ref(),
         }
     }
 }
@@ -204,7 +210,7 @@ fn wrong_method(is_subscription: bool) -> Refusal {
         .fields(fields)
 }
 
-fn malformed(error: &FieldError) -> Refusal {
+pub(crate) fn malformed(error: &FieldError) -> Refusal {
     Refusal::new(ProxyError::HttpRequestError, error.to_string())
 }
 

@@ -10,6 +10,7 @@
 //! `channel` numbers messages, a `share` has the subscriptions of one worker, whose `queue` is a machine without input or output.
 
 mod account;
+mod aggregate;
 mod channel;
 mod form;
 mod handler;

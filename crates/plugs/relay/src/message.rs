@@ -15,6 +15,8 @@ pub(crate) struct Message {
     pub(crate) topic: Option<Bytes>,
     /// From then on it is worth nothing.
     pub(crate) expires: Option<Instant>,
+    /// Whether a relay that passes it on is to wait for receivers without room.
+    pub(crate) is_reliable: bool,
     /// When it came.
     pub(crate) came: Instant,
     /// Its content.

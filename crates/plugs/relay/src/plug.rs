@@ -9,11 +9,15 @@ use hermes_plug::{Background, Plug, Plugs};
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::aggregate::{Aggregate, Joins};
 use crate::handler::Relay;
 use crate::space::Space;
 
 /// The name of the handler.
 const RELAY: &str = "relay";
+
+/// The name of the handler that joins subscriptions.
+const AGGREGATE: &str = "aggregate";
 
 /// How often it looks whether subscriptions are over, or owe a sign of life.
 #[doc(alias = "bound")]
@@ -23,18 +27,23 @@ const TICK: Duration = Duration::from_secs(1);
 #[must_use]
 pub fn register(plugs: Plugs) -> Plugs {
     let space = Arc::new(Space::default());
+    let joins = Arc::<Joins>::default();
+    let aggregate = Aggregate::new(space.clone(), joins.clone());
     let plugs = plugs.handler(RELAY, Relay::new(space.clone()));
-    plugs.plug(RELAY, RelayPlug { space })
+    let plugs = plugs.handler(AGGREGATE, aggregate);
+    plugs.plug(RELAY, RelayPlug { space, joins })
 }
 
 /// The work of the relay beside its exchanges.
 struct RelayPlug {
     space: Arc<Space>,
+    joins: Arc<Joins>,
 }
 
 impl Plug for RelayPlug {
     fn start(&self, background: &Background) {
         let space = self.space.clone();
+        let joins = self.joins.clone();
         let stopping = background.clone();
         background.spawn(async move {
             let mut ticks = interval(TICK);
@@ -42,7 +51,10 @@ impl Plug for RelayPlug {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
-                    _ = ticks.tick() => space.tick(Instant::now()),
+                    _ = ticks.tick() => {
+                        space.tick(Instant::now());
+                        joins.tick();
+                    }
                     () = stopping.stopping() => return,
                 }
             }
@@ -57,6 +69,7 @@ impl Plug for RelayPlug {
         json!({
             "channels": sizes.channels,
             "subscriptions": sizes.subscriptions,
+            "aggregated": self.joins.len(),
             "waiting_bytes": self.space.held.load(Ordering::Relaxed),
             "published": self.space.counts.published.load(Ordering::Relaxed),
             "enqueued": self.space.counts.enqueued.load(Ordering::Relaxed),

@@ -14,6 +14,10 @@ use hermes_proto::relay::{Gap, GapReason};
 use crate::account::Account;
 use crate::message::Message;
 
+/// Receivers that one relay may say it has: sums of them stay numbers.
+#[doc(alias = "bound")]
+const MOST_RECEIVERS: u64 = 1_000_000_000;
+
 /// The messages for the members of one worker.
 #[derive(Default)]
 pub(crate) struct Queue {
@@ -23,6 +27,8 @@ pub(crate) struct Queue {
     /// Bytes of them.
     bytes: usize,
     members: HashMap<MemberId, Member>,
+    /// Members that are relays.
+    relays: usize,
     /// The index of the latest message of each topic that waits.
     topics: HashMap<Bytes, u64>,
     next_member: u64,
@@ -67,6 +73,8 @@ pub(crate) struct Enqueued {
     pub(crate) receivers: u64,
     /// Those that will get it.
     pub(crate) enqueued: u64,
+    /// Whether some of them are receivers of another relay.
+    pub(crate) has_relays: bool,
 }
 
 struct Entry {
@@ -81,6 +89,8 @@ struct Member {
     bounds: MemberBounds,
     /// Whose it is: the bytes that wait for all members of one owner are bounded too.
     owner: Arc<Account>,
+    /// Receivers that a relay has told of, of which this member is one; `None` for one that is a receiver itself.
+    receivers: Option<u64>,
     /// The index of the message that it gets next.
     next: u64,
     /// Bytes that wait for it.
@@ -107,6 +117,7 @@ impl Queue {
         let member = Member {
             bounds,
             owner,
+            receivers: None,
             next: self.end(),
             bytes: 0,
             skips: VecDeque::new(),
@@ -120,6 +131,7 @@ impl Queue {
         let Some(member) = self.members.remove(&id) else {
             return;
         };
+        self.relays -= usize::from(member.receivers.is_some());
         member.owner.remove(member.bytes);
         for index in member.next..self.end() {
             if member.awaits(index) {
@@ -157,21 +169,49 @@ impl Queue {
             self.release(index);
         }
 
-        let enqueued = self.members.len() - without_room.len();
+        let left = self.members.len() - without_room.len();
+        let mut enqueued = self.receivers();
         // A message that no one gets has no index, so that there is none to pass over.
-        let span = u64::from(enqueued > 0);
+        let span = u64::from(left > 0);
         for id in without_room {
             if let Some(member) = self.members.get_mut(&id) {
+                enqueued.enqueued -= member.weight();
                 member.skip(index, span);
             }
         }
-        if enqueued > 0 {
-            self.keep(message, enqueued);
+        if left > 0 {
+            self.keep(message, left);
         }
         self.drop_taken();
-        Enqueued {
-            receivers: self.members.len() as u64,
-            enqueued: enqueued as u64,
+        enqueued
+    }
+
+    /// The receivers of a message for which all have room.
+    pub(crate) fn receivers(&self) -> Enqueued {
+        let mut all = Enqueued::default();
+        if self.relays == 0 {
+            all.receivers = self.members.len() as u64;
+        } else {
+            all.receivers = self.members.values().map(Member::weight).sum();
+            all.has_relays = true;
+        }
+        all.enqueued = all.receivers;
+        all
+    }
+
+    /// A relay has said how many receivers it has.
+    pub(crate) fn weigh(&mut self, id: MemberId, receivers: u64) {
+        if let Some(member) = self.members.get_mut(&id) {
+            let before = member.receivers.replace(receivers.min(MOST_RECEIVERS));
+            self.relays += usize::from(before.is_none());
+        }
+    }
+
+    /// All members have lost messages behind those that wait.
+    pub(crate) fn lose(&mut self, gap: Gap) {
+        let at = self.end();
+        for member in self.members.values_mut() {
+            member.lose(at, gap);
         }
     }
 
@@ -349,6 +389,23 @@ impl Queue {
 }
 
 impl Member {
+    fn weight(&self) -> u64 {
+        self.receivers.unwrap_or(1)
+    }
+
+    /// It loses messages that would have come at this index, and that the queue has never had.
+    fn lose(&mut self, at: u64, gap: Gap) {
+        match self.skips.back_mut() {
+            Some(last) if last.at + last.span == at => {
+                // One of an unknown number makes the sum unknown.
+                let is_known = last.gap.count > 0 && gap.count > 0;
+                let sum = last.gap.count.saturating_add(gap.count);
+                last.gap.count = if is_known { sum } else { 0 };
+            }
+            _ => self.skips.push_back(Skip { at, span: 0, gap }),
+        }
+    }
+
     fn has_room(&self, cost: usize) -> bool {
         let fits = self.bytes == 0 || self.bytes + cost <= self.bounds.bytes;
         fits && self.owner.has_room(cost)

@@ -125,6 +125,18 @@ impl Share {
         Some(state.stream)
     }
 
+    /// The stream of a subscription is gone: no one is to be woken for it any more. Whether it had the place.
+    pub(crate) fn gone(&mut self, member: MemberId, stream: u64) -> bool {
+        if !self.is_current(member, stream) {
+            return false;
+        }
+        self.waiting.remove(&member);
+        if let Some(state) = self.states.get_mut(&member) {
+            state.waker = None;
+        }
+        true
+    }
+
     /// The number of the last message that the streams of a subscription have taken.
     pub(crate) fn position(&self, member: MemberId) -> Option<u64> {
         self.states.get(&member).map(|state| state.position)
@@ -181,6 +193,32 @@ impl Share {
     /// Bytes that wait for the subscription.
     pub(crate) fn waiting_bytes(&self, member: MemberId) -> usize {
         self.queue.waiting(member)
+    }
+
+    /// Receivers of a message, those of relays among them.
+    pub(crate) fn receivers(&self) -> Enqueued {
+        self.queue.receivers()
+    }
+
+    /// A relay has said how many receivers it has.
+    pub(crate) fn weigh(&mut self, member: MemberId, receivers: u64) {
+        self.queue.weigh(member, receivers);
+    }
+
+    /// All have lost messages behind those that wait; who has to be woken for it.
+    pub(crate) fn lose(&mut self, gap: Gap) -> Option<Waker> {
+        self.queue.lose(gap);
+        self.wake_one()
+    }
+
+    /// Ends all subscriptions.
+    pub(crate) fn end_all(&mut self, ending: &Ending) -> Vec<Waker> {
+        let states = self.states.values_mut();
+        let ended = states.filter_map(|state| {
+            state.end.get_or_insert_with(|| ending.clone());
+            state.waker.take()
+        });
+        ended.collect()
     }
 
     /// Subscriptions.
@@ -349,4 +387,60 @@ pub(crate) struct Pushed {
     pub(crate) enqueued: Enqueued,
     /// To be woken when the share is free again.
     pub(crate) waker: Option<Waker>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Wake;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::queue::Overflow;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct CountingWaker(AtomicUsize);
+
+    impl Wake for CountingWaker {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_gone_does_not_take_the_call_for_the_others() {
+        let mut share = Share::new(Arc::default());
+        let now = Instant::now();
+        let mut join = || {
+            let joining = Joining {
+                bounds: MemberBounds {
+                    bytes: 1 << 10,
+                    overflow: Overflow::Newest,
+                },
+                owner: Arc::new(Account::new("user".into(), Arc::default())),
+            };
+            let member = share.join(joining, 0, now);
+            let counting = Arc::<CountingWaker>::default();
+            let waker = Waker::from(counting.clone());
+            share.wait(member, &Context::from_waker(&waker));
+            (member, counting)
+        };
+        let (away, its_waker) = join();
+        let (_stays, waker) = join();
+        assert!(share.gone(away, 0));
+
+        let message = Message {
+            sequence: 1,
+            content_type: None,
+            topic: None,
+            expires: Some(now + Duration::from_secs(60)),
+            is_reliable: false,
+            came: now,
+            data: Bytes::from_static(b"hi"),
+        };
+        let pushed = share.push(&Arc::new(message));
+        pushed.waker.expect("someone waits").wake();
+        assert_eq!(its_waker.0.load(Ordering::Relaxed), 0);
+        assert_eq!(waker.0.load(Ordering::Relaxed), 1);
+    }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Asking<'a> {
     /// The user.
     pub(crate) user: Option<&'a str>,
     pub(crate) rules: &'a Arc<Rules>,
+    /// The channel, where it is that of another relay.
+    pub(crate) mirror: Option<&'a Arc<Channel>>,
 }
 
 /// No further subscription is taken.
@@ -96,12 +98,17 @@ impl Space {
         // Only ever changed with the tables locked.
         asking.owner.subscribes();
         let key: Arc<str> = asking.key.into();
-        let channel = tables.channels.entry(key.clone());
-        let channel = channel.or_insert_with(|| {
-            let epoch = u32::from_le_bytes(epoch);
-            Arc::new(Channel::new(epoch, self.held.clone()))
-        });
-        let channel = channel.clone();
+        let channel = match asking.mirror {
+            Some(mirror) => mirror.clone(),
+            None => {
+                let channel = tables.channels.entry(key.clone());
+                let begin = || {
+                    let epoch = u32::from_le_bytes(epoch);
+                    Arc::new(Channel::new(epoch, self.held.clone()))
+                };
+                channel.or_insert_with(begin).clone()
+            }
+        };
         let joining = Joining {
             bounds: asking.rules.queue,
             owner: asking.owner.clone(),
@@ -145,7 +152,7 @@ impl Space {
         subscription.owner.leaves();
         subscription.share.lock().leave(subscription.member);
         // Joining is done with the tables locked, so that a channel does not lose a subscription that begins now.
-        if subscription.channel.receivers() == 0 {
+        if subscription.channel.is_empty() && !subscription.channel.is_mirror {
             tables.channels.remove(&subscription.key);
         }
         drop(tables);

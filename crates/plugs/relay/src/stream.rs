@@ -69,7 +69,7 @@ impl Feed for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let mut share = self.subscription.share.lock();
-        let is_current = share.is_current(self.sending.member, self.sending.stream);
+        let is_current = share.gone(self.sending.member, self.sending.stream);
         // If it was the one that was woken for its worker, the others must not wait for ever.
         let others = share.take_others();
         drop(share);

@@ -63,6 +63,11 @@ impl Subscription {
         self.times.lock().expires = expires;
     }
 
+    /// Its subscriber is a relay, which has told how many receivers it has.
+    pub(crate) fn weigh(&self, receivers: u64) {
+        self.share.lock().weigh(self.member, receivers);
+    }
+
     /// A stream takes it; its number, unless the subscription is over.
     pub(crate) fn attach(&self) -> Option<u64> {
         self.times.lock().away_since = None;

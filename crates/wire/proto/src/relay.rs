@@ -48,6 +48,9 @@ const HAS_TYPE: u8 = 0x01;
 /// The flag of an ADU that names its topic.
 const HAS_TOPIC: u8 = 0x02;
 
+/// The flag of an ADU that must not be lost for a receiver without room. Only relays are told so, which have receivers of their own.
+const IS_RELIABLE: u8 = 0x04;
+
 /// The longest content type or topic, in bytes: a capsule may begin with both.
 #[doc(alias = "bound")]
 pub const MAX_LABEL: usize = 255;
@@ -61,6 +64,8 @@ pub struct Adu {
     pub content_type: Option<Bytes>,
     /// Its topic: a later message of the same topic replaces it where it still waits.
     pub topic: Option<Bytes>,
+    /// Whether a relay that passes it on waits for receivers without room, instead of losing it for them.
+    pub is_reliable: bool,
     /// Its content.
     pub data: Bytes,
 }
@@ -202,7 +207,7 @@ pub fn encode_adu_header(adu: &Adu, output: &mut BytesMut) {
 
     header(ADU, length, output);
     varint::encode(adu.sequence, output);
-    let mut flags = 0;
+    let mut flags = if adu.is_reliable { IS_RELIABLE } else { 0 };
     for (flag, label) in [HAS_TYPE, HAS_TOPIC].into_iter().zip(&labels) {
         flags |= if label.is_some() { flag } else { 0 };
     }
@@ -220,7 +225,7 @@ fn header(code: u64, length: usize, output: &mut BytesMut) {
 fn decode_adu(mut value: Bytes) -> Result<Adu, RelayFrameError> {
     let sequence = number(&mut value)?;
     let flags = value.try_get_u8().map_err(|_| RelayFrameError::Short)?;
-    if flags & !(HAS_TYPE | HAS_TOPIC) != 0 {
+    if flags & !(HAS_TYPE | HAS_TOPIC | IS_RELIABLE) != 0 {
         return Err(RelayFrameError::Flags(flags));
     }
     let mut label = |flag: u8| -> Result<Option<Bytes>, RelayFrameError> {
@@ -243,6 +248,7 @@ fn decode_adu(mut value: Bytes) -> Result<Adu, RelayFrameError> {
         sequence,
         content_type,
         topic,
+        is_reliable: flags & IS_RELIABLE != 0,
         data: value,
     })
 }
@@ -373,6 +379,7 @@ mod tests {
             sequence: 4182,
             content_type: Some(Bytes::from_static(b"text/plain")),
             topic: Some(Bytes::from_static(b"t")),
+            is_reliable: true,
             data: Bytes::from_static(b"hi"),
         };
         let frames = [
@@ -396,6 +403,7 @@ mod tests {
             sequence: 60,
             content_type: None,
             topic: None,
+            is_reliable: false,
             data: Bytes::from(vec![0; 100]),
         };
         let mut written = BytesMut::new();
@@ -413,7 +421,7 @@ mod tests {
         };
         assert_eq!(decode(ADU, &[]), Err(RelayFrameError::Short));
         assert_eq!(decode(ADU, &[1]), Err(RelayFrameError::Short));
-        assert_eq!(decode(ADU, &[1, 4]), Err(RelayFrameError::Flags(4)));
+        assert_eq!(decode(ADU, &[1, 8]), Err(RelayFrameError::Flags(8)));
         assert_eq!(decode(ADU, &[1, 1, 5, b'a']), Err(RelayFrameError::Short));
         assert_eq!(
             decode(ADU, &[1, 2, 0x41, 0x00]),

@@ -6,11 +6,13 @@ use hermes_proto::relay::{Adu, RelayFrame, encode_adu_header};
 use super::Word;
 use crate::message::Message;
 
-pub(super) fn head(message: &Message, output: &mut BytesMut) {
+/// Appends a message without its content; for a relay also whether it must not be lost.
+pub(super) fn head(message: &Message, is_for_relay: bool, output: &mut BytesMut) {
     let adu = Adu {
         sequence: message.sequence,
         content_type: message.content_type.clone(),
         topic: message.topic.clone(),
+        is_reliable: is_for_relay && message.is_reliable,
         data: message.data.clone(),
     };
     encode_adu_header(&adu, output);

@@ -14,6 +14,7 @@ fn message(data: &'static [u8]) -> Arc<Message> {
         content_type: Some(Bytes::from_static(b"text/plain")),
         topic: None,
         expires: None,
+        is_reliable: false,
         came: Instant::now(),
         data: Bytes::from_static(data),
     })

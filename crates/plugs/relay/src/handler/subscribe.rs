@@ -43,7 +43,7 @@ struct Before {
 
 impl Relay {
     /// Begins a subscription, or goes on with one.
-    pub(super) async fn subscribe(&self, asked: Asked) -> Result<Response, Refusal> {
+    pub(crate) async fn subscribe(&self, asked: Asked) -> Result<Response, Refusal> {
         let fields = &asked.request.head.fields;
         let wish = Subscribe::read(fields).map_err(|error| malformed(&error))?;
         let Some(form) = accepted(fields) else {
@@ -78,6 +78,13 @@ impl Relay {
         let Some(stream) = subscription.attach() else {
             return Err(no_subscription());
         };
+        let form = match wish.receivers {
+            Some(receivers) => {
+                subscription.weigh(receivers);
+                form.for_relays()
+            }
+            None => form,
+        };
         let stream = self.stream(&subscription, stream, form);
         if let Some(wait) = wait(fields) {
             return Ok(one(stream, wait).await);
@@ -87,7 +94,7 @@ impl Relay {
     }
 
     /// Has a subscription last longer. One that asks for too long stays as it was.
-    pub(super) fn renew(&self, asked: &Asked) -> Result<Response, Refusal> {
+    pub(crate) fn renew(&self, asked: &Asked) -> Result<Response, Refusal> {
         let wish = Subscribe::read(&asked.request.head.fields);
         let wish = wish.map_err(|error| malformed(&error))?;
         let subscription = self.named(asked)?;
@@ -96,6 +103,9 @@ impl Relay {
             Err(answer) => return Ok(answer),
         };
         subscription.renew(Instant::now() + lasts);
+        if let Some(receivers) = wish.receivers {
+            subscription.weigh(receivers);
+        }
         let mut head = ResponseHead::new(StatusCode::NO_CONTENT);
         let renewed = subscribed(&subscription, lasts, true);
         if let Some(value) = renewed.and_then(|renewed| renewed.value()) {
@@ -105,7 +115,7 @@ impl Relay {
     }
 
     /// Ends a subscription.
-    pub(super) fn leave(&self, asked: &Asked) -> Result<Response, Refusal> {
+    pub(crate) fn leave(&self, asked: &Asked) -> Result<Response, Refusal> {
         let subscription = self.named(asked)?;
         let mut share = subscription.share.lock();
         let waker = share.end(subscription.member, Ending::of(End::Left));
@@ -283,7 +293,7 @@ fn subscribed(
     })
 }
 
-fn no_subscription() -> Refusal {
+pub(crate) fn no_subscription() -> Refusal {
     let details = "there is no such subscription";
     Refusal::new(ProxyError::HttpRequestError, details).status(StatusCode::NOT_FOUND)
 }

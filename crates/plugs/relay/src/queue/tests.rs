@@ -14,6 +14,7 @@ fn message(sequence: u64, length: usize) -> Message {
         content_type: None,
         topic: None,
         expires: None,
+        is_reliable: false,
         came: Instant::now(),
         data: Bytes::from(vec![0; length]),
     }
@@ -56,6 +57,7 @@ fn a_member_gets_what_comes_after_it_joined_and_nothing_is_kept_then() {
     let both = Enqueued {
         receivers: 2,
         enqueued: 2,
+        has_relays: false,
     };
     assert_eq!(enqueued, both);
     let now = Instant::now();
@@ -245,4 +247,41 @@ fn summed(all: &[i64]) -> Vec<i64> {
         }
     }
     summed
+}
+
+#[test]
+fn a_relay_counts_for_its_receivers_until_it_leaves() {
+    let mut queue = Queue::default();
+    let relay = queue.join(bounds(9), owner());
+    let _own = queue.join(bounds(9), owner());
+    queue.weigh(relay, 20);
+    queue.weigh(relay, 7);
+    let enqueued = push(&mut queue, message(1, 100));
+    assert_eq!((enqueued.receivers, enqueued.enqueued), (8, 8));
+    assert!(enqueued.has_relays);
+    queue.weigh(relay, u64::MAX);
+    assert_eq!(queue.receivers().receivers, MOST_RECEIVERS + 1);
+    queue.leave(relay);
+    let enqueued = push(&mut queue, message(2, 100));
+    assert_eq!(enqueued.receivers, 1);
+    assert!(!enqueued.has_relays);
+}
+
+#[test]
+fn a_loss_on_the_way_stands_where_the_messages_would_have_come() {
+    let mut queue = Queue::default();
+    let member = queue.join(bounds(9), owner());
+    push(&mut queue, message(1, 100));
+    let gap = |count| Gap {
+        count,
+        reason: GapReason::Full,
+    };
+    // However many there are, they take the room of one.
+    for _ in 0..1000 {
+        queue.lose(gap(2));
+    }
+    push(&mut queue, message(2003, 100));
+    queue.lose(gap(0));
+    let now = Instant::now();
+    assert_eq!(drain(&mut queue, member, now), [1, -2000, 2003, 0]);
 }

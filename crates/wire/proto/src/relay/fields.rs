@@ -1,7 +1,7 @@
 //! Fields of the relay: dictionaries (RFC 9651, section 3.2) whose unknown members are ignored.
 //!
 //! ```text
-//! Hermes-Subscribe: timeout=600, from="00c0ffee.4182"                                             in a request
+//! Hermes-Subscribe: timeout=600, from="00c0ffee.4182", receivers=20                               in a request
 //! Hermes-Subscribe: timeout=600, at="00c0ffee.4190", recovered=?1, heartbeat=15                   in its answer
 //! Hermes-Publish:   mode=reliable, topic="t", max-age=2, seq=91
 //! Hermes-Delivered: receivers=12, enqueued=11, dropped=1, exact=?1, at="00c0ffee.4191"
@@ -47,6 +47,8 @@ pub struct Subscribe {
     pub timeout: Option<u64>,
     /// The last message that the subscriber has.
     pub from: Option<Position>,
+    /// Of a relay that subscribes for others: how many.
+    pub receivers: Option<u64>,
 }
 
 /// The answer to a subscription.
@@ -103,6 +105,7 @@ impl Subscribe {
         Ok(Self {
             timeout: members.count("timeout")?,
             from: from.transpose().map_err(malformed)?,
+            receivers: members.count("receivers")?,
         })
     }
 
@@ -111,6 +114,7 @@ impl Subscribe {
         let mut writer = Writer::new();
         writer.count("timeout", self.timeout);
         writer.position("from", self.from);
+        writer.count("receivers", self.receivers);
         writer.finish()
     }
 }
@@ -350,6 +354,7 @@ mod tests {
         let subscribe = Subscribe {
             timeout: Some(600),
             from: Some(at),
+            receivers: Some(20),
         };
         let written = Fields::from_iter([(SUBSCRIBE, subscribe.value().unwrap())]);
         assert_eq!(Subscribe::read(&written), Ok(subscribe));

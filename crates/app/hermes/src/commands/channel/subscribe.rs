@@ -105,6 +105,7 @@ impl Subscriber<'_> {
         let wish = SubscribeField {
             timeout: self.arguments.timeout,
             from: self.at,
+            receivers: None,
         };
         let mut request = Request::builder()
             .uri(&self.path)

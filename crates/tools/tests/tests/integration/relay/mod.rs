@@ -1,5 +1,6 @@
 //! Publish and subscribe over HTTP, by the clients that people have.
 
+mod aggregation;
 mod bounds;
 mod forms;
 mod program;
