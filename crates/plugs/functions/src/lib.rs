@@ -2,7 +2,7 @@
 //!
 //! Those that are built in are transforms: [`Allow`] lets only some targets through, [`Limit`] bounds bytes in a second, [`Sniff`] refuses a
 //! flow that is not what it claims to be, and [`Tap`] records flows to files. [`Hop`] leads a flow through a process outside, and
-//! [`Icap`], a handler, shows messages to a scanner. [`At`] asks a node further on for its functions,
+//! [`Icap`] and [`ExtProc`], handlers, show messages to a scanner and to a processor. [`At`] asks a node further on for its functions,
 //! [`Crypt`] encrypts between two nodes.
 //!
 //! They are no policy: `policy` decides who may do what before a route is chosen, and egress rules hold for every address that is dialled.
@@ -13,12 +13,15 @@
 mod allow;
 mod at;
 mod crypt;
+mod ext_proc;
 mod guard;
 mod hop;
 mod icap;
 mod limit;
 mod need;
 mod passing;
+mod room;
+mod sees;
 mod sniff;
 mod tap;
 
@@ -29,6 +32,7 @@ use hermes_plug::Plugs;
 pub use allow::Allow;
 pub use at::At;
 pub use crypt::Crypt;
+pub use ext_proc::ExtProc;
 pub use hop::Hop;
 pub use icap::Icap;
 pub use limit::Limit;
@@ -48,6 +52,7 @@ pub fn register(plugs: Plugs) -> Plugs {
         .transform("at", At::new(keyring.clone()))
         .transform("decrypt", Crypt::decrypt(keyring.clone()))
         .transform("encrypt", Crypt::encrypt(keyring))
+        .handler("ext_proc", ExtProc::default())
         .transform("hop", Hop::default())
         .handler("icap", Icap::default())
         .transform("limit", Limit::default())

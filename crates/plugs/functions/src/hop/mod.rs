@@ -26,13 +26,12 @@ use hermes_plug::{
     TunnelSubject,
 };
 use hermes_proto::proxy_status::ProxyError;
-use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::Semaphore;
 
 use crate::need::Need;
+use crate::room::{Room, RoomOwner};
 use handshake::Speak;
 use way_back::WayBack;
 
@@ -61,7 +60,7 @@ struct HopSettings {
     /// `all`: tunnels that it does not take are refused. `best`: they pass without it. Default: `all`.
     #[serde(default)]
     need: Need,
-    /// Tunnels at once; further ones are refused. Default: 256.
+    /// Tunnels at once, half of them of one user; further ones are refused. Default: 256.
     #[serde(default)]
     tunnels: Option<u16>,
 }
@@ -89,7 +88,7 @@ struct HopProcess {
     from: Option<IpAddr>,
     instance_of: InstanceOf,
     need: Need,
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
     turn: AtomicUsize,
 }
 
@@ -108,7 +107,7 @@ impl Hop {
             from: settings.from,
             instance_of: settings.instance_of,
             need: settings.need,
-            room: Arc::new(Semaphore::new(usize::from(tunnels))),
+            room: Room::new(tunnels),
             turn: AtomicUsize::new(0),
         })))))
     }
@@ -150,11 +149,8 @@ impl HopProcess {
     }
 
     async fn lead(&self, tunnel: &TunnelSubject<'_>) -> Result<Detour, Refusal> {
-        let held = self.room.clone().try_acquire_owned().map_err(|_| {
-            let details = "the function has no room for another tunnel";
-            Refusal::new(ProxyError::ConnectionLimitReached, details)
-                .status(StatusCode::SERVICE_UNAVAILABLE)
-        })?;
+        let owner = RoomOwner::of(tunnel.user, tunnel.source.peer.ip());
+        let held = self.room.take(owner)?;
         let way_back = WayBack::open(self.back).map_err(|error| {
             let details = format!("no way back from the function at {}: {error}", self.back);
             Refusal::new(ProxyError::ProxyInternalError, details)

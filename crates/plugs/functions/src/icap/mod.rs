@@ -23,12 +23,12 @@ use hermes_http::{Incoming, RequestHead, ResponseHead};
 use hermes_plug::refusal::Refusal;
 use hermes_plug::{Handler, HandlerRequest, Handling, Response, Settings};
 use hermes_proto::proxy_status::ProxyError;
-use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 
 use crate::need::Need;
+use crate::room::{Room, RoomOwner};
+use crate::sees::Sees;
 use options::KnownOptions;
 use scanner::{Held, Scanner, misspoken};
 use transaction::{Question, Transaction, Verdict};
@@ -58,22 +58,9 @@ struct IcapSettings {
     /// Silence after which it has failed. Default: 30s.
     #[serde(default)]
     silence: Option<Interval>,
-    /// Transactions at once; further requests are refused. Default: 256.
+    /// Transactions at once, half of them of one user; further requests are refused. Default: 256.
     #[serde(default)]
     transactions: Option<u16>,
-}
-
-/// Which messages a scanner sees.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Sees {
-    /// Requests, by REQMOD.
-    Requests,
-    /// Answers, by RESPMOD.
-    Answers,
-    /// Both.
-    #[default]
-    Both,
 }
 
 /// Shows requests and answers to a scanner. Named alone it knows none, and refuses all.
@@ -83,7 +70,7 @@ pub struct Icap(Option<Arc<SeeingScanner>>);
 /// A scanner, and the messages that it sees.
 struct SeeingScanner {
     sees: Sees,
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
     scanner: Scanner,
 }
 
@@ -104,7 +91,7 @@ impl Icap {
         };
         Ok(Arc::new(Self(Some(Arc::new(SeeingScanner {
             sees: settings.sees,
-            room: Arc::new(Semaphore::new(usize::from(transactions))),
+            room: Room::new(transactions),
             scanner,
         })))))
     }
@@ -118,16 +105,15 @@ impl Icap {
         let HandlerRequest {
             head,
             content,
+            user,
+            source,
             onward,
             opener,
             ..
         } = request;
         let onward = onward.ok_or_else(|| unconfigured("`icap` is for `through` of a route"))?;
-        let room = scanner.room.clone().try_acquire_owned().map_err(|_| {
-            let details = "the scanner has no room for another transaction";
-            Refusal::new(ProxyError::ConnectionLimitReached, details)
-                .status(StatusCode::SERVICE_UNAVAILABLE)
-        })?;
+        let owner = RoomOwner::of(user.as_deref(), source.peer.ip());
+        let room = scanner.room.take(owner)?;
 
         // Held for as long as a content comes from the scanner.
         let held = Held {

@@ -8,10 +8,9 @@ use hermes_plug::Opener;
 use hermes_plug::refusal::Refusal;
 use hermes_proto::proxy_status::ProxyError;
 
-use tokio::sync::OwnedSemaphorePermit;
-
 use super::options::KnownOptions;
 use crate::need::Need;
+use crate::room::Place;
 
 /// A scanner.
 pub(super) struct Scanner {
@@ -26,7 +25,7 @@ pub(super) struct Scanner {
 #[derive(Clone)]
 pub(super) struct Held {
     pub(super) opener: Opener,
-    pub(super) _room: Arc<OwnedSemaphorePermit>,
+    pub(super) _room: Arc<Place>,
 }
 
 /// The refusal of a message about which a scanner says nothing that ICAP knows.

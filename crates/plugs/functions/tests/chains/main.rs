@@ -6,5 +6,6 @@ mod beyond;
 mod builtin;
 mod hops;
 mod node;
+mod processors;
 mod programs;
 mod scanners;
