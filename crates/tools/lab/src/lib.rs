@@ -37,5 +37,6 @@ pub mod process;
 pub mod progress;
 pub mod report;
 pub mod socks;
+pub mod split;
 pub mod topology;
 pub mod traffic;

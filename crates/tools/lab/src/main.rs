@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use hermes_lab::{
     control, faults, forwarder, hops, hostile, intermittent, ip, origin, overhead, papers, policy,
-    socks,
+    socks, split,
 };
 
 /// Measures Hermes against other proxies on this machine.
@@ -34,6 +34,8 @@ enum Command {
     Policy(policy::PolicyArguments),
     /// SOCKS beside dante, sing-box and microsocks: new connections, a thousand at once, bulk, memory, round trips.
     Socks(socks::SocksArguments),
+    /// Connections that are split on their way, beside none and beside forwarders of TCP, in namespaces.
+    Split(split::SplitArguments),
     /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
     Hostile(hostile::HostileArguments),
     /// Run a program at one end of a link with faults: delay, jitter, loss, a rate, reordering, times when it is down.
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Control(arguments) => control::run(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
         Command::Socks(arguments) => socks::run(&arguments),
+        Command::Split(arguments) => split::run(&arguments),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),
         Command::Origin(arguments) => origin::serve(&arguments),

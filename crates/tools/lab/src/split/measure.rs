@@ -1,0 +1,273 @@
+//! One system, once, as its client sees it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use rustix::net::{RecvFlags, recv};
+
+use super::network::SplitNetwork;
+use crate::origin::{ECHO, SOURCE};
+use crate::process::Process;
+use crate::report::{Figure, median, quantile};
+
+pub(super) const CONNECT: &str = "connect";
+pub(super) const NEW: &str = "new connection";
+pub(super) const KEPT: &str = "kept connection";
+pub(super) const REFUSED: &str = "refused";
+pub(super) const SMALL: &str = "1 MB, new connection";
+pub(super) const LARGE: &str = "256 MB";
+pub(super) const MEMORY: &str = "memory";
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SplitCounts {
+    /// New connections, and refused ones, one after the other.
+    pub connections: usize,
+    /// Answers over one connection.
+    pub answers: usize,
+    /// Downloads of 1 MB, each over a connection of its own.
+    pub small: usize,
+    /// Downloads of 256 MB.
+    pub large: usize,
+    /// Connections that are open at once.
+    pub idle: usize,
+}
+
+/// A figure of one round.
+pub(super) struct SplitFigure {
+    pub case: &'static str,
+    pub figure: Figure,
+    pub value: f64,
+}
+
+const MEGABYTE: usize = 1_000_000;
+/// How long a system may take to start.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// How long anything may take after that.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Connections before those that are measured.
+const WARM: usize = 20;
+/// The server echoes from the second byte on.
+const FIRST: &[u8] = &[ECHO, ECHO];
+/// Bytes of one read.
+const READ: usize = 1 << 20;
+
+/// Measures all.
+///
+/// # Errors
+/// When the system does not start, or a connection fails.
+pub(super) fn all(network: &mut SplitNetwork, counts: SplitCounts) -> Result<Vec<SplitFigure>> {
+    let client = network.client()?;
+    let measuring = SplitMeasuring {
+        target: network.target,
+        closed: network.closed,
+        sees_refusals: !network.system.is_forwarder(),
+        process: network.process.as_ref(),
+        counts,
+        figures: Vec::new(),
+    };
+    let measured = thread::scope(|scope| {
+        // A thread of its own, since the namespace is the thread's.
+        let measured = scope.spawn(move || {
+            client.enter()?;
+            measuring.all()
+        });
+        measured
+            .join()
+            .map_err(|_| anyhow!("the client has ended"))?
+    });
+    // Its log says more than a connection that fails.
+    if let Some(process) = &mut network.process {
+        process.check()?;
+        let log = process.log();
+        return measured.with_context(|| log);
+    }
+    measured
+}
+
+struct SplitMeasuring<'a> {
+    target: SocketAddr,
+    closed: SocketAddr,
+    /// Whether a client may connect to the closed address.
+    sees_refusals: bool,
+    process: Option<&'a Process>,
+    counts: SplitCounts,
+    figures: Vec<SplitFigure>,
+}
+
+impl SplitMeasuring<'_> {
+    fn all(mut self) -> Result<Vec<SplitFigure>> {
+        self.wait()?;
+        for _ in 0..WARM {
+            self.echo()?;
+        }
+        self.one_by_one()?;
+        self.kept()?;
+        if self.sees_refusals {
+            self.refused()?;
+        }
+        self.downloads()?;
+        self.idle()?;
+        Ok(self.figures)
+    }
+
+    fn add(&mut self, case: &'static str, figure: Figure, value: f64) {
+        let figure = SplitFigure {
+            case,
+            figure,
+            value,
+        };
+        self.figures.push(figure);
+    }
+
+    /// Waits until the system answers.
+    fn wait(&self) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            match self.echo() {
+                Ok(_) => return Ok(()),
+                Err(error) if begin.elapsed() > START_LIMIT => return Err(error),
+                Err(_) => thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    fn connect(&self) -> Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.target, LIMIT)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LIMIT))?;
+        Ok(stream)
+    }
+
+    fn echo(&self) -> Result<TcpStream> {
+        let mut stream = self.connect()?;
+        answer(&mut stream, FIRST)?;
+        Ok(stream)
+    }
+
+    fn one_by_one(&mut self) -> Result<()> {
+        let used = self.processor_time();
+        let mut connected = Vec::new();
+        let mut answered = Vec::new();
+        for _ in 0..self.counts.connections {
+            let begin = Instant::now();
+            let mut stream = self.connect()?;
+            connected.push(micros(begin));
+            answer(&mut stream, FIRST)?;
+            answered.push(micros(begin));
+        }
+        let p90 = || Figure::less("p90", "us");
+        self.add(CONNECT, Figure::less("p50", "us"), median(&connected));
+        self.add(CONNECT, p90(), quantile(&connected, 0.9));
+        self.add(NEW, Figure::less("p50", "us"), median(&answered));
+        self.add(NEW, p90(), quantile(&answered, 0.9));
+        if let Some((after, used)) = self.processor_time().zip(used) {
+            let cost = (after - used).as_secs_f64() * 1e6 / self.counts.connections as f64;
+            self.add(NEW, Figure::less("processor", "us each"), cost);
+        }
+        Ok(())
+    }
+
+    fn kept(&mut self) -> Result<()> {
+        let mut stream = self.echo()?;
+        let mut times = Vec::new();
+        for _ in 0..self.counts.answers {
+            let begin = Instant::now();
+            answer(&mut stream, &[ECHO])?;
+            times.push(micros(begin));
+        }
+        self.add(KEPT, Figure::less("p50", "us"), median(&times));
+        self.add(KEPT, Figure::less("p90", "us"), quantile(&times, 0.9));
+        Ok(())
+    }
+
+    /// The time until a client knows that no one listens; none of a system that accepts it first.
+    fn refused(&mut self) -> Result<()> {
+        let mut times = Vec::new();
+        for _ in 0..self.counts.connections {
+            let begin = Instant::now();
+            match TcpStream::connect_timeout(&self.closed, LIMIT) {
+                Ok(_) => return Ok(()),
+                // It was accepted, and is reset since the server refuses.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(()),
+                Err(error) => ensure!(error.kind() == ErrorKind::ConnectionRefused, "{error}"),
+            }
+            times.push(micros(begin));
+        }
+        self.add(REFUSED, Figure::less("p50", "us"), median(&times));
+        self.add(REFUSED, Figure::less("p90", "us"), quantile(&times, 0.9));
+        Ok(())
+    }
+
+    fn downloads(&mut self) -> Result<()> {
+        let mut small = Vec::new();
+        for _ in 0..self.counts.small {
+            let begin = Instant::now();
+            self.download(MEGABYTE)?;
+            small.push(begin.elapsed().as_secs_f64() * 1e3);
+        }
+        self.add(SMALL, Figure::less("p50", "ms"), median(&small));
+
+        let used = self.processor_time();
+        let mut rates = Vec::new();
+        let bytes = 256 * MEGABYTE;
+        for _ in 0..self.counts.large {
+            let begin = Instant::now();
+            self.download(bytes)?;
+            rates.push(bytes as f64 * 8.0 / 1e9 / begin.elapsed().as_secs_f64());
+        }
+        self.add(LARGE, Figure::more("rate", "Gbit/s"), median(&rates));
+        if let Some((after, used)) = self.processor_time().zip(used) {
+            let gigabytes = (bytes * self.counts.large) as f64 / 1e9;
+            let cost = (after - used).as_secs_f64() / gigabytes;
+            self.add(LARGE, Figure::less("processor", "s/GB"), cost);
+        }
+        Ok(())
+    }
+
+    fn download(&self, bytes: usize) -> Result<()> {
+        let mut stream = self.connect()?;
+        stream.write_all(&[SOURCE])?;
+        let mut room = vec![0; READ];
+        let mut left = bytes;
+        while left > 0 {
+            // The kernel drops the bytes: copying them would take time from the systems.
+            let (_, read) = recv(&stream, room.as_mut_slice(), RecvFlags::TRUNC)?;
+            ensure!(read > 0, "the download ended");
+            left = left.saturating_sub(read);
+        }
+        Ok(())
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        let Some(process) = self.process else {
+            return Ok(());
+        };
+        let before = process.memory();
+        let opened = (0..self.counts.idle).map(|_| self.echo());
+        let open: Vec<TcpStream> = opened.collect::<Result<_>>()?;
+        let each = process.memory().saturating_sub(before) as f64 / 1024.0 / open.len() as f64;
+        self.add(MEMORY, Figure::less("an idle connection", "KiB"), each);
+        Ok(())
+    }
+
+    fn processor_time(&self) -> Option<Duration> {
+        self.process.map(Process::processor_time_of_all)
+    }
+}
+
+/// Bytes there and back.
+fn answer(stream: &mut TcpStream, said: &[u8]) -> Result<()> {
+    stream.write_all(said)?;
+    let mut heard = vec![0; said.len()];
+    stream.read_exact(&mut heard)?;
+    ensure!(heard == said, "other bytes came back");
+    Ok(())
+}
+
+fn micros(begin: Instant) -> f64 {
+    begin.elapsed().as_secs_f64() * 1e6
+}

@@ -1,0 +1,119 @@
+//! `hermes-lab split`: connections that are split on their way, beside none and beside forwarders, in namespaces.
+//!
+//! - `network`: a client, a router and a server. `systems`: the process on the router.
+//! - `measure`: connecting, a first answer, further answers, downloads, refusals, memory.
+//! - `goals`: what was promised.
+
+mod goals;
+mod measure;
+mod network;
+mod systems;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::geteuid;
+
+use crate::options::Options;
+use crate::peers::{Name, Programs};
+use crate::progress::Progress;
+use crate::report::Sheet;
+use measure::SplitCounts;
+use network::SplitNetwork;
+use systems::{SplitPrograms, SplitSystem};
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub struct SplitArguments {
+    /// Only these systems. Default: all whose programs are installed.
+    #[arg(long, value_delimiter = ',')]
+    systems: Vec<SplitSystem>,
+    /// Envoy; found by `PATH` where it is not named.
+    #[arg(long, env = "HERMES_ENVOY", default_value = "envoy")]
+    envoy: PathBuf,
+    #[command(flatten)]
+    options: Options,
+}
+
+const LONG: SplitCounts = SplitCounts {
+    connections: 1000,
+    answers: 5000,
+    small: 100,
+    large: 10,
+    idle: 200,
+};
+
+const SHORT: SplitCounts = SplitCounts {
+    connections: 200,
+    answers: 1000,
+    small: 20,
+    large: 2,
+    idle: 100,
+};
+
+/// Runs the command.
+///
+/// # Errors
+/// When it is not root's, a program is missing, a measurement fails or the results cannot be written.
+pub fn run(arguments: &SplitArguments) -> Result<()> {
+    let options = &arguments.options;
+    let begin = Instant::now();
+    let mut sheet = Sheet::default();
+    if !options.show {
+        ensure!(geteuid().is_root(), "networks of its own need root");
+        measure_all(arguments, &mut sheet)?;
+        sheet.runs.push(options.run(begin));
+    }
+    sheet.publish(options, goals::HEAD, goals::of)
+}
+
+fn measure_all(arguments: &SplitArguments, sheet: &mut Sheet) -> Result<()> {
+    let options = &arguments.options;
+    let built = Programs::provide(&[Name::Hermes], options.output.hermes.as_deref())?;
+    let programs = SplitPrograms {
+        hermes: built.hermes,
+        envoy: arguments.envoy.clone(),
+    };
+    let systems = match arguments.systems.is_empty() {
+        false => arguments.systems.clone(),
+        true => installed(&programs),
+    };
+    let counts = if options.rounds.short { SHORT } else { LONG };
+    // Each idle connection has a descriptor here.
+    let _ = hermes_net::os::raise_open_files();
+
+    let mut random = fastrand::Rng::with_seed(options.rounds.seed);
+    let mut progress = Progress::new(options.rounds.repeats as usize * systems.len());
+    for round in 1..=options.rounds.repeats {
+        let mut order = systems.clone();
+        random.shuffle(&mut order);
+        for system in order {
+            progress.step(&format!("round {round}: {system}"));
+            // Networks and processes are new in each round: none has the memory or the neighbours of another one.
+            let measured = SplitNetwork::lay(system, &programs)
+                .and_then(|mut network| measure::all(&mut network, counts));
+            match measured.with_context(|| system.to_string()) {
+                Ok(all) => {
+                    for one in all {
+                        sheet.add(one.case, system.name(), one.figure, one.value);
+                    }
+                }
+                Err(error) => sheet.failures.push(format!("{error:#}")),
+            }
+        }
+    }
+    progress.end();
+    Ok(())
+}
+
+/// The systems that can be measured here; the others are named.
+fn installed(programs: &SplitPrograms) -> Vec<SplitSystem> {
+    let (there, missing): (Vec<_>, Vec<_>) = SplitSystem::ALL
+        .into_iter()
+        .partition(|system| system.is_installed(programs));
+    for system in missing {
+        eprintln!("hermes-lab: {system} is not installed, and not measured");
+    }
+    there
+}
