@@ -1,6 +1,7 @@
 //! Traffic that is captured on its way: of machines behind a router, and of users and control groups of one machine.
 
 mod holds;
+mod measured;
 mod network;
 mod router;
 mod senders;
