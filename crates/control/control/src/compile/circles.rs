@@ -41,7 +41,7 @@ pub fn turns(before: &Documents<'_>, after: &Documents<'_>) -> Vec<Turn> {
     }
     let mut parts: Vec<MovingNames> = Vec::new();
     for class in classes(before, after) {
-        let part = MovingNames::new(class, after);
+        let part = MovingNames::new(class, before, after);
         if !part.senders.is_empty() && part.differs(before, after) {
             take(&mut parts, part);
         }
@@ -62,6 +62,14 @@ pub fn turns(before: &Documents<'_>, after: &Documents<'_>) -> Vec<Turn> {
         });
     }
     turns
+}
+
+/// Whether each name of a change has an order from receivers to senders, in turns or at once.
+pub fn has_order(before: &Documents<'_>, after: &Documents<'_>) -> bool {
+    match turns(before, after) {
+        turns if turns.is_empty() => !has_circle(before, after),
+        turns => turns.iter().all(|turn| turn.has_order),
+    }
 }
 
 /// Whether nodes with other documents than before send to each other.
@@ -151,10 +159,22 @@ struct MovingNames {
 }
 
 impl MovingNames {
-    fn new(targets: BTreeSet<String>, after: &Documents<'_>) -> Self {
+    /// Who sends another way than before comes after those to whom it sends; others need no order.
+    fn new(targets: BTreeSet<String>, before: &Documents<'_>, after: &Documents<'_>) -> Self {
+        let old: BTreeMap<&Name, Vec<Json>> = proxies(before)
+            .map(|(name, compiled)| (name, ways(&targets, compiled)))
+            .collect();
         let mut senders = Senders::new();
         for (node, compiled) in proxies(after) {
-            for route in of(&targets, compiled) {
+            let new = ways(&targets, compiled);
+            let stays = |index: usize, new: &[Json]| {
+                let old = old.get(node);
+                old.is_some_and(|old| has_same_conditions(old, new) && old[index] == new[index])
+            };
+            for (index, route) in of(&targets, compiled).enumerate() {
+                if stays(index, &new) {
+                    continue;
+                }
                 for next in next_nodes(&compiled.document, route) {
                     senders.entry(next).or_default().insert(node.clone());
                 }
@@ -165,22 +185,10 @@ impl MovingNames {
 
     /// Whether a node decides another way for them than before.
     fn differs(&self, before: &Documents<'_>, after: &Documents<'_>) -> bool {
-        let ways = |compiled: &Compiled| -> Vec<Json> {
-            let routes = of(&self.targets, compiled);
-            routes
-                .map(|route| {
-                    let upstream = ["to", "terminate"]
-                        .iter()
-                        .find_map(|key| route[*key].as_str());
-                    let upstream = upstream.map(|name| &compiled.document["upstreams"][name]);
-                    serde_json::json!([route, upstream])
-                })
-                .collect()
-        };
         let old: BTreeMap<&Name, Vec<Json>> = proxies(before)
-            .map(|(name, compiled)| (name, ways(compiled)))
+            .map(|(name, compiled)| (name, ways(&self.targets, compiled)))
             .collect();
-        proxies(after).any(|(name, compiled)| old.get(name) != Some(&ways(compiled)))
+        proxies(after).any(|(name, compiled)| old.get(name) != Some(&ways(&self.targets, compiled)))
     }
 
     fn with(&self, other: &Self) -> Self {
@@ -222,6 +230,28 @@ impl MovingNames {
                 .all(|sender| ranks.get(sender) > ranks.get(receiver))
         })
     }
+}
+
+/// The routes of a document for some targets, each with its upstream.
+fn ways(targets: &BTreeSet<String>, compiled: &Compiled) -> Vec<Json> {
+    let ways = of(targets, compiled).map(|route| {
+        let named = ["to", "terminate"].iter();
+        let upstream = named
+            .filter_map(|key| route[*key].as_str())
+            .next()
+            .map(|name| &compiled.document["upstreams"][name]);
+        serde_json::json!([route, upstream])
+    });
+    ways.collect()
+}
+
+/// Whether the exchanges of each route of one list are those of the same route of another.
+fn has_same_conditions(old: &[Json], new: &[Json]) -> bool {
+    let conditions = |ways: &[Json]| -> Vec<Json> {
+        let ways = ways.iter();
+        ways.map(|way| way[0]["match"].clone()).collect()
+    };
+    conditions(old) == conditions(new)
 }
 
 /// Adds a part to the first one with which it has an order in common.

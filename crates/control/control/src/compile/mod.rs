@@ -48,17 +48,19 @@ mod tenant_rules;
 mod tenants;
 mod upstreams;
 mod walk;
+mod way_points;
 
 pub(crate) use access::users_of;
 pub use access::{ANYONE, Access, AccessChanges, Accessible, access_changes};
 pub use between::{between, mixed};
-pub use circles::{Documents, Turn, turns};
+pub use circles::{Documents, Turn, has_order, turns};
 pub use compiler::{Compiled, Compiler, Recipient, Touched, compile};
 pub use losses::{Loss, losses};
 pub use proof::VARIABLES;
 pub use reads::{Read, Reads, only_moves};
 pub use source_map::{SourceField, SourceMap};
 pub use walk::{Hop, Network, Onward, SupposedExchange, Walk};
+pub use way_points::{is_partible, way_points};
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use super::guards::restarts;
 use super::in_force::{self, Awaiting, InForce, authorities, compiled, revoked};
 use super::outcome::{Changed, How, NotChanged, Outcome, Refusal};
 use super::published::Published;
-use super::stages::{Spread, concerned};
+use super::stages::{Making, Spread, concerned};
 use crate::resources::{Findings, Key, RolloutPlan, Tree};
 use crate::rollout::{Bake, Event, Stage, StopBounds};
 use crate::store::Course;
@@ -223,7 +223,7 @@ impl Controller {
         let spread = match is_restriction {
             // Who is denied something should not have it for the time of a rollout.
             true => Spread::at_once(&fleet, &before, &next),
-            false => Spread::in_stages(&fleet, &before, &next, plan.canaries()),
+            false => Spread::in_stages(&fleet, &before, &next, self.making(&plan)),
         };
         let change = Change {
             waves: spread.waves,
@@ -248,6 +248,14 @@ impl Controller {
         self.authority.set_grace(in_force::grace(&next.tree));
         in_force.published = next;
         fleet.begin(change, self.now())
+    }
+
+    /// What the stages of a change are made by.
+    pub(super) fn making(&self, plan: &RolloutPlan) -> Making<'_> {
+        Making {
+            domain: &self.about.trust_domain,
+            canaries: plan.canaries(),
+        }
     }
 
     pub(super) fn described(

@@ -38,7 +38,7 @@ pub fn endorse(
     let before = published(change.before, change.domain)?;
     let next = published(change.next, change.domain)?;
     let mut documents: BTreeMap<Recipient, BTreeSet<_>> = BTreeMap::new();
-    let between = states(&before, &next);
+    let between = states(&before, &next, change.domain);
     for state in std::iter::once(&before).chain(&between) {
         for (recipient, document) in &state.documents {
             let known = documents.entry(recipient.clone()).or_default();

@@ -61,7 +61,7 @@ impl Controller {
         let mut stages = vec![before.clone()];
         match is_restriction {
             true => stages.push(next.clone()),
-            false => stages.extend(states(&before, &next)),
+            false => stages.extend(states(&before, &next, &self.about.trust_domain)),
         }
         let back = Published {
             revision: next.revision.next(),
@@ -127,7 +127,7 @@ impl Controller {
         let difference = Difference::between(&before.tree, &next.tree);
         let spread = match difference.is_restriction(&before.tree, &next.tree) {
             true => Spread::at_once(&fleet, &before, &next),
-            false => Spread::in_stages(&fleet, &before, &next, plan.canaries()),
+            false => Spread::in_stages(&fleet, &before, &next, self.making(&plan)),
         };
         let bake = bake(&plan, spread.decides, &how);
         let events = fleet.go_on(spread.waves, bake, now);

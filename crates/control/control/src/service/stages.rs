@@ -6,10 +6,22 @@ use std::sync::Arc;
 use hermes_api::Name;
 
 use super::fleet::{Fleet, NodeRecord};
+use super::in_force::compiled;
 use super::published::{Document, Published};
-use crate::compile::{Compiled, Documents, Recipient, between, mixed, turns};
-use crate::resources::Kind;
+use crate::compile::{
+    Compiled, Documents, Recipient, between, has_order, is_partible, mixed, turns, way_points,
+};
+use crate::resources::{Kind, Tree};
 use crate::rollout::{Order, RankedNode, Stage, Wave, waves};
+
+/// The rest of what the stages of a change are made by.
+#[derive(Clone, Copy)]
+pub(super) struct Making<'a> {
+    /// The trust domain of the overlay.
+    pub(super) domain: &'a str,
+    /// Nodes that have a stage first.
+    pub(super) canaries: usize,
+}
 
 /// How a change spreads.
 pub(super) struct Spread {
@@ -39,7 +51,7 @@ impl Spread {
         fleet: &Fleet,
         before: &Arc<Published>,
         next: &Arc<Published>,
-        canaries: usize,
+        making: Making<'_>,
     ) -> Self {
         let mut spread = Self {
             states: Vec::new(),
@@ -47,8 +59,8 @@ impl Spread {
             decides: Vec::new(),
         };
         let mut earlier = before.clone();
-        for turn in turns_of(before, next) {
-            spread.turn(fleet, &earlier, &turn, canaries);
+        for turn in turns_of(before, next, making.domain) {
+            spread.turn(fleet, &earlier, &turn, making.canaries);
             earlier = turn.leads_to;
         }
         spread
@@ -114,10 +126,14 @@ impl TurnStages {
 }
 
 /// All states of a change, the last of which is the next one.
-pub(super) fn states(before: &Arc<Published>, next: &Arc<Published>) -> Vec<Arc<Published>> {
+pub(super) fn states(
+    before: &Arc<Published>,
+    next: &Arc<Published>,
+    domain: &str,
+) -> Vec<Arc<Published>> {
     let mut all = Vec::new();
     let mut earlier = before.clone();
-    for turn in turns_of(before, next) {
+    for turn in turns_of(before, next, domain) {
         all.extend(TurnStages::new(&earlier, &turn.leads_to).states);
         earlier = turn.leads_to;
     }
@@ -132,7 +148,41 @@ struct PlannedTurn {
 }
 
 /// The turns of a change, the last of which leads to its end. Mostly there is one.
-fn turns_of(before: &Published, next: &Arc<Published>) -> Vec<PlannedTurn> {
+fn turns_of(before: &Arc<Published>, next: &Arc<Published>, domain: &str) -> Vec<PlannedTurn> {
+    let mut planned = Vec::new();
+    let mut earlier = before.clone();
+    for point in points(before, next, domain) {
+        planned.extend(turns_between(&earlier, &point));
+        earlier = point;
+    }
+    planned.extend(turns_between(&earlier, next));
+    planned
+}
+
+/// The states by which a change goes that has no order as a whole.
+fn points(before: &Arc<Published>, next: &Published, domain: &str) -> Vec<Arc<Published>> {
+    let is_partible = is_partible(&before.tree, &next.tree);
+    if !is_partible || has_order(&documents(before), &documents(next)) {
+        return Vec::new();
+    }
+    let made = |tree: &Tree| {
+        let documents = compiled(tree, domain, Some(before)).ok()?;
+        Some(Published {
+            tree: Arc::new(tree.clone()),
+            documents,
+            ..next.clone()
+        })
+    };
+    let has_order = |one: &Tree, other: &Tree| match (made(one), made(other)) {
+        (Some(one), Some(other)) => has_order(&documents(&one), &documents(&other)),
+        _ => false,
+    };
+    let trees = way_points(&before.tree, &next.tree, &has_order);
+    let points = trees.iter().filter_map(made);
+    points.map(Arc::new).collect()
+}
+
+fn turns_between(before: &Published, next: &Arc<Published>) -> Vec<PlannedTurn> {
     let mut planned = Vec::new();
     for turn in turns(&documents(before), &documents(next)) {
         let state = merged(before, next, &|before, next| {

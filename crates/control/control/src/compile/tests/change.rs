@@ -6,8 +6,8 @@ use fastrand::Rng;
 use hermes_api::Name;
 
 use super::super::{
-    Compiled, Compiler, Documents, Network, Recipient, SupposedExchange, Turn, between, mixed,
-    turns,
+    Compiled, Compiler, Documents, Network, Recipient, SupposedExchange, Turn, between, has_order,
+    mixed, turns, way_points,
 };
 use super::overlay::{Fate, Sketch, TARGETS, USERS};
 use super::walk::{follow, is_sound, overlay, seeds};
@@ -232,4 +232,87 @@ fn services_that_change_places_between_two_nodes_move_in_two_turns() {
         }
     });
     assert!(failed);
+}
+
+/// Two nodes by which devices enter, each with a service; Bob's exchanges for the only name go to the second one.
+fn by_user(first: &str, second: &str) -> Tree {
+    tree(&format!(
+        "apiVersion: hermes/v1
+kind: Node
+metadata: {{ name: a }}
+spec: {{ listen: 0.0.0.0:8443, reach: [10.0.0.1:8443], ingress: true }}
+---
+apiVersion: hermes/v1
+kind: Node
+metadata: {{ name: b }}
+spec: {{ listen: 0.0.0.0:8443, reach: [10.0.0.2:8443], ingress: true }}
+---
+apiVersion: hermes/v1
+kind: Service
+metadata: {{ name: first }}
+spec: {{ at: [{{ node: {first}, address: 127.0.0.1:8000 }}] }}
+---
+apiVersion: hermes/v1
+kind: Service
+metadata: {{ name: second }}
+spec: {{ at: [{{ node: {second}, address: 127.0.0.1:8001 }}] }}
+---
+apiVersion: hermes/v1
+kind: Name
+metadata: {{ name: video }}
+spec: {{ service: first }}
+---
+apiVersion: hermes/v1
+kind: Route
+metadata: {{ name: of-bob }}
+spec: {{ match: {{ target: video, user: bob }}, to: second }}
+---
+apiVersion: hermes/v1
+kind: Policy
+metadata: {{ name: all }}
+spec: {{ rules: [{{ match: {{ user: [alice, bob] }}, allow: true }}] }}
+"
+    ))
+}
+
+#[test]
+fn a_name_that_goes_both_ways_for_different_users_moves_resource_by_resource() {
+    let (tree, next) = (by_user("a", "b"), by_user("b", "a"));
+    let is_ordered = |one: &Tree, other: &Tree| {
+        let (one, other) = (compiled(one).unwrap(), compiled(other).unwrap());
+        has_order(&documents(&one), &documents(&other))
+    };
+    assert!(!is_ordered(&tree, &next));
+    let mut points = way_points(&tree, &next, &is_ordered);
+    assert_eq!(points.len(), 1, "{points:?}");
+    points.push(next.clone());
+
+    let mut earlier = compiled(&tree).unwrap();
+    let mut network = network(&earlier);
+    for point in points {
+        let later = compiled(&point).unwrap();
+        let steps = ordered(&earlier, &later).unwrap();
+        spread(&earlier, &later, &steps, &mut |name, compiled, stage| {
+            compiled.prove(&next).unwrap();
+            network.replace(&name.parse().unwrap(), &compiled.document);
+            for (at, user) in ["a", "b"]
+                .into_iter()
+                .flat_map(|at| ["alice", "bob"].map(|user| (at, user)))
+            {
+                let end = follow(&network, at, SupposedExchange::get(user, "video"));
+                assert!(end.is_ok(), "{name} {stage}: {user} at {at}: {end:?}");
+            }
+            let end = follow(&network, "a", SupposedExchange::get("carol", "video"));
+            assert!(end.is_err(), "{name} {stage}: {end:?}");
+        });
+        earlier = later;
+    }
+}
+
+#[test]
+fn a_change_of_who_may_pass_is_made_as_a_whole() {
+    let (tree, mut next) = (by_user("a", "b"), by_user("b", "a"));
+    next.remove(&"Policy/default/all".parse().unwrap());
+    let points = way_points(&tree, &next, &|_, _| false);
+    assert_eq!(points, Vec::<Tree>::new());
 }
