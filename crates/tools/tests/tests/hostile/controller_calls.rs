@@ -8,6 +8,7 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use hermes_tests::free;
 use hermes_tests::overlay::{Hub, Joined};
+use hermes_tests::resources::Resources;
 use hermes_tests::runtime::block_on;
 use http::{Method, Request};
 use rustls::pki_types::pem::PemObject as _;
@@ -85,20 +86,14 @@ async fn flood(mut sender: SendRequest<Bytes>) -> usize {
 
 /// A resource at the node `yard`.
 pub fn service(name: &str) -> String {
-    format!(
-        "apiVersion: hermes/v1\nkind: Service\nmetadata: {{ name: {name} }}\nspec: {{ at: [{{ node: yard, address: '{}' }}] }}\n",
-        free::tcp()
-    )
+    let resources = Resources::new();
+    resources.service(name, &[("yard", free::tcp())]).text()
 }
 
 /// Two nodes, the second of which attacks.
 pub fn yard_and_evil(hub: &Hub) -> (Joined, Joined) {
     for name in ["yard", "evil"] {
-        let listen = free::tcp();
-        let spec = format!("{{ listen: {listen}, reach: [{listen}] }}");
-        let node = format!(
-            "apiVersion: hermes/v1\nkind: Node\nmetadata: {{ name: {name} }}\nspec: {spec}\n"
-        );
+        let node = Resources::new().node(name, free::tcp()).text();
         hub.apply(&node, &["--force"]);
     }
     let nodes = (hub.member("yard"), hub.member("evil"));

@@ -7,6 +7,7 @@ use hermes_harness::curl::curl;
 use hermes_harness::cut::{self, Allowance};
 use hermes_harness::eventually::{eventually, eventually_true};
 use hermes_harness::overlay::{Hub, Joined, Machine};
+use hermes_harness::resources::Resources;
 use hermes_harness::{free, origins, program};
 
 pub(crate) fn asks(device: &Joined, url: &str) -> (u16, String) {
@@ -148,28 +149,17 @@ fn a_restored_controller_is_followed_by_the_nodes_of_the_one_before() {
 
 /// A node by which devices enter, with a server that Alice may ask.
 pub(crate) fn edge(listen: SocketAddr, server: SocketAddr) -> String {
-    format!(
-        "apiVersion: hermes/v1
-kind: Node
-metadata: {{ name: edge }}
-spec: {{ listen: {listen}, reach: [{listen}], ingress: true }}
----
-apiVersion: hermes/v1
-kind: Service
-metadata: {{ name: video }}
-spec: {{ at: [{{ node: edge, address: {server} }}] }}
----
-apiVersion: hermes/v1
-kind: Name
-metadata: {{ name: video }}
-spec: {{ name: VIDEO, service: video }}
----
-apiVersion: hermes/v1
-kind: Policy
-metadata: {{ name: video }}
-spec: {{ rules: [{{ match: {{ target: VIDEO, user: alice }}, allow: true }}] }}
-"
-    )
+    let resources = Resources::new().ingress("edge", listen);
+    video(resources, "edge", server)
+}
+
+/// With a server at a node that Alice may ask.
+fn video(resources: Resources, node: &str, server: SocketAddr) -> String {
+    resources
+        .service("video", &[(node, server)])
+        .name("VIDEO", "video")
+        .allow("video", "target: VIDEO, user: alice")
+        .text()
 }
 
 #[test]
@@ -508,18 +498,9 @@ fn a_service_that_moves_between_nodes_under_traffic_loses_no_request() {
 
 /// An ingress, two nodes behind it, and a service at one of these.
 fn moving(places: [SocketAddr; 3], node: &str, server: SocketAddr) -> String {
-    let nodes = ["edge", "a", "b"].iter().zip(places).map(|(name, place)| {
-        let ingress = *name == "edge";
-        format!("apiVersion: hermes/v1\nkind: Node\nmetadata: {{ name: {name} }}\nspec: {{ listen: {place}, reach: [{place}], ingress: {ingress} }}\n---\n")
-    });
-    let nodes: String = nodes.collect();
-    let rest = edge(places[0], server);
-    let rest = rest
-        .split_once("---\n")
-        .unwrap()
-        .1
-        .replace("node: edge", &format!("node: {node}"));
-    format!("{nodes}{rest}")
+    let [edge, a, b] = places;
+    let resources = Resources::new().ingress("edge", edge);
+    video(resources.node("a", a).node("b", b), node, server)
 }
 
 #[test]

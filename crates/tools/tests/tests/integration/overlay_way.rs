@@ -1,5 +1,6 @@
 //! `hermes ping` and `hermes trace`: the way of a user's exchanges to a name, hop by hop.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,54 +9,22 @@ use hermes_harness::free;
 use hermes_harness::origins;
 use hermes_harness::overlay::{Hub, Joined};
 use hermes_harness::program::{self, Said};
+use hermes_harness::resources::Resources;
 use rustix::process::Signal;
 use serde_json::Value;
 
 /// A hub by which devices enter, a node behind it, and servers beside that one.
-fn overlay(hub: &str, yard: &str, video: &str) -> String {
-    let closed = free::tcp();
-    format!(
-        "apiVersion: hermes/v1
-kind: Node
-metadata: {{ name: hub }}
-spec: {{ listen: {hub}, reach: [{hub}], ingress: true }}
----
-apiVersion: hermes/v1
-kind: Node
-metadata: {{ name: yard }}
-spec: {{ listen: {yard}, reach: [{yard}] }}
----
-apiVersion: hermes/v1
-kind: Service
-metadata: {{ name: video }}
-spec: {{ at: [{{ node: yard, address: \"{video}\" }}] }}
----
-apiVersion: hermes/v1
-kind: Service
-metadata: {{ name: closed }}
-spec: {{ at: [{{ node: yard, address: \"{closed}\" }}] }}
----
-apiVersion: hermes/v1
-kind: Name
-metadata: {{ name: video }}
-spec: {{ name: VIDEO, service: video }}
----
-apiVersion: hermes/v1
-kind: Name
-metadata: {{ name: db }}
-spec: {{ name: 'DB:5432', service: video }}
----
-apiVersion: hermes/v1
-kind: Name
-metadata: {{ name: closed }}
-spec: {{ name: CLOSED, service: closed }}
----
-apiVersion: hermes/v1
-kind: Policy
-metadata: {{ name: of-alice }}
-spec: {{ rules: [{{ match: {{ user: alice }}, allow: true }}] }}
-"
-    )
+fn overlay(hub: SocketAddr, yard: SocketAddr, video: SocketAddr) -> String {
+    Resources::new()
+        .ingress("hub", hub)
+        .node("yard", yard)
+        .service("video", &[("yard", video)])
+        .service("closed", &[("yard", free::tcp())])
+        .name("VIDEO", "video")
+        .name("DB:5432", "video")
+        .name("CLOSED", "closed")
+        .allow("of-alice", "user: alice")
+        .text()
 }
 
 fn asked(device: &Joined, arguments: &[&str]) -> Said {
@@ -78,9 +47,8 @@ fn nodes(answer: &Value) -> Vec<&str> {
 fn ping_and_trace_tell_each_hop_to_a_name_and_where_a_way_stops() {
     let origin = origins::http();
     let controller = Hub::controller();
-    let [hub, yard] = [free::tcp(), free::tcp()].map(|address| address.to_string());
-    let video = origin.address().to_string();
-    controller.apply(&overlay(&hub, &yard, &video), &[]);
+    let overlay = overlay(free::tcp(), free::tcp(), origin.address());
+    controller.apply(&overlay, &[]);
     let _hub = controller.member("hub");
     let mut far = controller.member("yard");
     let device = controller.device("alice", "laptop");
@@ -193,8 +161,8 @@ fn offered(controller: Option<&Path>, words: &[&str]) -> Vec<String> {
 #[test]
 fn a_shell_completes_names_and_waits_for_no_controller() {
     let controller = Hub::controller();
-    let address = free::tcp().to_string();
-    controller.apply(&overlay(&address, &address, &address), &[]);
+    let address = free::tcp();
+    controller.apply(&overlay(address, address, address), &[]);
     let token = controller.token("carol");
     let listed = controller.ask(&["token", "list"]).unwrap();
     let id = listed[0]["id"].as_str().unwrap();

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::overlay::{Hub, Joined, Machine};
+use hermes_tests::resources::Resources;
 use hermes_tests::{curl, free, origins};
 
 /// Bytes of the disks.
@@ -12,33 +13,13 @@ const DISK: usize = 4 * 1024 * 1024;
 /// A node by which devices enter, with a server that these users may reach; and one beside it.
 fn overlay(places: [SocketAddr; 2], server: SocketAddr, users: &str) -> String {
     let [edge, other] = places;
-    format!(
-        "apiVersion: hermes/v1
-kind: Node
-metadata: {{ name: edge }}
-spec: {{ listen: {edge}, reach: [{edge}], ingress: true }}
----
-apiVersion: hermes/v1
-kind: Node
-metadata: {{ name: other }}
-spec: {{ listen: {other}, reach: [{other}] }}
----
-apiVersion: hermes/v1
-kind: Service
-metadata: {{ name: video }}
-spec: {{ at: [{{ node: edge, address: {server} }}, {{ node: other, address: {server} }}] }}
----
-apiVersion: hermes/v1
-kind: Name
-metadata: {{ name: video }}
-spec: {{ name: VIDEO, service: video }}
----
-apiVersion: hermes/v1
-kind: Policy
-metadata: {{ name: all }}
-spec: {{ rules: [{{ match: {{ target: VIDEO, user: [{users}] }}, allow: true }}] }}
-"
-    )
+    Resources::new()
+        .ingress("edge", edge)
+        .node("other", other)
+        .service("video", &[("edge", server), ("other", server)])
+        .name("VIDEO", "video")
+        .allow("all", &format!("target: VIDEO, user: [{users}]"))
+        .text()
 }
 
 /// Users of one change are not in the next: what a slip would look like.

@@ -6,6 +6,7 @@ use hermes_lab::topology::{Plug, Topology};
 use hermes_tests::etcd::Etcd;
 use hermes_tests::eventually::eventually_true;
 use hermes_tests::overlay::{Hub, Joined};
+use hermes_tests::resources::Resources;
 use hermes_tests::{curl, free, origins};
 
 use super::within;
@@ -75,33 +76,17 @@ fn etcd(topology: &Topology) -> Etcd {
 
 /// A node by which devices enter, with a server that Alice may reach.
 fn overlay(listen: SocketAddr, server: SocketAddr) -> String {
-    format!(
-        "apiVersion: hermes/v1
-kind: Node
-metadata: {{ name: edge }}
-spec: {{ listen: {listen}, reach: [{listen}], ingress: true }}
----
-apiVersion: hermes/v1
-kind: Service
-metadata: {{ name: video }}
-spec: {{ at: [{{ node: edge, address: {server} }}] }}
----
-apiVersion: hermes/v1
-kind: Name
-metadata: {{ name: video }}
-spec: {{ name: VIDEO, service: video }}
----
-apiVersion: hermes/v1
-kind: Policy
-metadata: {{ name: all }}
-spec: {{ rules: [{{ match: {{ target: VIDEO, user: alice }}, allow: true }}] }}
-"
-    )
+    Resources::new()
+        .ingress("edge", listen)
+        .service("video", &[("edge", server)])
+        .name("VIDEO", "video")
+        .allow("all", "target: VIDEO, user: alice")
+        .text()
 }
 
 /// A change that a later look finds if it was not lost.
 fn user(name: &str) -> String {
-    format!("apiVersion: hermes/v1\nkind: User\nmetadata: {{ name: {name} }}\nspec: {{}}\n")
+    Resources::new().with("User", name, "{}").text()
 }
 
 fn is_served(device: &Joined) -> bool {

@@ -10,6 +10,7 @@ use hermes_tests::free;
 use hermes_tests::gate::Gate;
 use hermes_tests::origins::{self, Origin, Request};
 use hermes_tests::overlay::{Hub, Joined};
+use hermes_tests::resources::Resources;
 use serde_json::Value;
 
 /// Names of the spare nodes.
@@ -167,24 +168,15 @@ fn in_force(node: &Joined) -> Revision {
 
 /// Resources, one of which is another one after each change.
 fn overlay(places: &[SocketAddr], server: SocketAddr, change: usize) -> String {
-    let names = ["edge"].into_iter().chain(SPARES);
-    let nodes = names.zip(places).map(|(name, place)| {
-        let ingress = name == "edge";
-        format!(
-            "apiVersion: hermes/v1\nkind: Node\nmetadata: {{ name: {name} }}\nspec: {{ listen: {place}, reach: [{place}], ingress: {ingress} }}\n---\n"
-        )
-    });
-    let services = ["edge"].into_iter().chain(SPARES).map(|name| {
-        let (upper, port) = (name.to_uppercase(), server);
-        let upper = if name == "edge" { "VIDEO".to_owned() } else { upper };
-        format!(
-            "apiVersion: hermes/v1\nkind: Service\nmetadata: {{ name: {name} }}\nspec: {{ at: [{{ node: {name}, address: {port} }}] }}\n---\n\
-             apiVersion: hermes/v1\nkind: Name\nmetadata: {{ name: {name} }}\nspec: {{ name: {upper}, service: {name} }}\n---\n"
-        )
-    });
-    format!(
-        "{}{}apiVersion: hermes/v1\nkind: Policy\nmetadata: {{ name: all }}\nspec: {{ rules: [{{ match: {{ target: [VIDEO, ONE, TWO], user: [alice, user-{change}] }}, allow: true }}] }}\n",
-        nodes.collect::<String>(),
-        services.collect::<String>(),
-    )
+    let mut resources = Resources::new();
+    for (name, place) in ["edge"].into_iter().chain(SPARES).zip(places) {
+        let upper = name.to_uppercase();
+        resources = match name {
+            "edge" => resources.ingress(name, place).name("VIDEO", name),
+            _ => resources.node(name, place).name(&upper, name),
+        };
+        resources = resources.service(name, &[(name, server)]);
+    }
+    let matched = format!("target: [VIDEO, ONE, TWO], user: [alice, user-{change}]");
+    resources.allow("all", &matched).text()
 }
