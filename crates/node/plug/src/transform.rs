@@ -88,6 +88,11 @@ pub trait Transform: Send + Sync {
     fn needs_peer(&self) -> bool {
         false
     }
+
+    /// The name by which that proxy has it, whatever the document calls it. Default: the name in the document.
+    fn peer_name(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Signs requests for functions of other nodes, and judges those of others. `target` is that of the tunnel, in its canonical form.

@@ -1,7 +1,7 @@
 //! Functions on the way of exchanges, which `through` of a route names in their order.
 //!
 //! Those that are built in are transforms: [`Allow`] lets only some targets through, [`Limit`] bounds bytes in a second, [`Sniff`] refuses a
-//! flow that is not what it claims to be, and [`Tap`] records flows to files. [`Hop`] leads a flow through a process outside, and
+//! flow that is not what it claims to be, and [`Tap`] records flows to files, [`Zstd`] compresses. [`Hop`] leads a flow through a process outside, and
 //! [`Icap`] and [`ExtProc`], handlers, show messages to a scanner and to a processor. [`At`] asks a node further on for its functions,
 //! [`Crypt`] encrypts between two nodes.
 //!
@@ -24,6 +24,7 @@ mod room;
 mod sees;
 mod sniff;
 mod tap;
+mod zstandard;
 
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ pub use icap::Icap;
 pub use limit::Limit;
 pub use sniff::Sniff;
 pub use tap::Tap;
+pub use zstandard::Zstd;
 
 use at::keyring::Keyring;
 use at::plug::FunctionKeys;
@@ -58,4 +60,5 @@ pub fn register(plugs: Plugs) -> Plugs {
         .transform("limit", Limit::default())
         .transform("sniff", Sniff::default())
         .transform("tap", Tap::default())
+        .transform("zstd", Zstd::default())
 }

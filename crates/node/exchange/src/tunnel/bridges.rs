@@ -96,7 +96,8 @@ struct Outwards {
     /// Its place in [`FunctionCounts`].
     at: usize,
     work: FunctionWork,
-    needs_peer: bool,
+    /// The name by which the next proxy is to undo it; `None` if it need not.
+    peer_name: Option<String>,
     _charge: Option<Charge>,
 }
 
@@ -169,12 +170,13 @@ impl Outwards {
             return Ok(detour.map(|detour| Self {
                 at,
                 work: FunctionWork::Detour(Box::new(detour)),
-                needs_peer: false,
+                peer_name: None,
                 _charge: None,
             }));
         }
 
         let needs_peer = transform.needs_peer();
+        let peer_name = needs_peer.then(|| transform.peer_name().unwrap_or(name).to_owned());
         let account = routed.account();
         let charge = account.charge(Purpose::Transforms, transform.memory());
         // Asked whether there is memory or not: it may refuse the tunnel.
@@ -185,7 +187,7 @@ impl Outwards {
             Ok(charge) => Ok(Some(Self {
                 at,
                 work: FunctionWork::Altering(altering),
-                needs_peer,
+                peer_name,
                 _charge: Some(charge),
             })),
             // The next proxy hears of no change then.
@@ -246,8 +248,8 @@ impl Bridges {
     /// Asks the next proxy to undo the transforms that only it can undo.
     pub(crate) fn ask(bridges: Option<&Self>, head: &mut RequestHead) {
         let Some(bridges) = bridges else { return };
-        let asked = bridges.outwards.iter().filter(|own| own.needs_peer);
-        let names = asked.map(|own| bridges.counts[own.at].name.as_str());
+        let asked = bridges.outwards.iter();
+        let names = asked.filter_map(|own| own.peer_name.as_deref());
         transform::write(names, &mut head.fields);
         bridges.beyond.ask(head);
     }
@@ -265,10 +267,9 @@ impl Bridges {
 
     /// Keeps the transforms that the next proxy has confirmed, or need not know of; `None` if there are none.
     pub(crate) fn confirmed(mut self: Box<Self>, by: &[String]) -> Option<Box<Self>> {
-        let Self {
-            outwards, counts, ..
-        } = &mut *self;
-        outwards.retain(|own| !own.needs_peer || by.contains(&counts[own.at].name));
+        let is_undone =
+            |own: &Outwards| own.peer_name.as_ref().is_none_or(|name| by.contains(name));
+        self.outwards.retain(is_undone);
         (!self.is_idle()).then_some(self)
     }
 

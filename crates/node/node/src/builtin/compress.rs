@@ -84,6 +84,10 @@ impl Transform for Compress {
     fn needs_peer(&self) -> bool {
         true
     }
+
+    fn peer_name(&self) -> Option<&str> {
+        Some("compress")
+    }
 }
 
 /// Packs one direction. The coder comes with the first bytes: many tunnels use one direction only for long.
