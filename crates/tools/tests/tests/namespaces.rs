@@ -6,6 +6,8 @@
 mod admin_socket;
 #[path = "namespaces/captured.rs"]
 mod captured;
+#[path = "namespaces/captured_programs.rs"]
+mod captured_programs;
 #[path = "namespaces/carriers.rs"]
 mod carriers;
 #[path = "namespaces/clients.rs"]

@@ -32,12 +32,12 @@ print(' '.join(knock(host, int(port)) for host, port in (at.rsplit(':', 1) for a
 ";
 
 /// A folder that every user can look into, with the program and the socket of a node.
-struct Place {
-    folder: TempDir,
+pub(super) struct Place {
+    pub(super) folder: TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).unwrap();
@@ -69,18 +69,18 @@ impl Place {
         self.rootless(topology, "alice", &all)
     }
 
-    fn run(&self, topology: &Topology, words: &[&str]) -> Output {
+    pub(super) fn run(&self, topology: &Topology, words: &[&str]) -> Output {
         self.captured(topology, words).output().unwrap()
     }
 }
 
-fn said(output: &Output) -> String {
+pub(super) fn said(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr].concat();
     String::from_utf8_lossy(&both).trim().to_owned()
 }
 
 /// Alice's node: it captures her programs, and another node has the network that they want to reach.
-fn alice(place: &Place) -> String {
+pub(super) fn alice(place: &Place) -> String {
     format!(
         "
         identity: {{ user: alice }}
@@ -95,7 +95,7 @@ fn alice(place: &Place) -> String {
     )
 }
 
-const EDGE: &str = "
+pub(super) const EDGE: &str = "
     listeners: { overlay: { http: 10.0.1.2:8443, public: true, insecure_trust: [10.0.1.0/24] } }
     egress: { allow: [10.0.2.0/24, 10.0.3.0/24] }
     policy:

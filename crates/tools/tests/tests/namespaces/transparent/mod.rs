@@ -2,7 +2,7 @@
 
 mod holds;
 mod measured;
-mod network;
+pub(super) mod network;
 mod router;
 mod senders;
 mod sources;

@@ -11,9 +11,9 @@ use hermes_tests::{Node, program};
 
 use super::super::{command, within};
 
-pub(super) const SERVERS: [&str; 2] = ["10.0.2.2", "fd02::2"];
+pub(in super::super) const SERVERS: [&str; 2] = ["10.0.2.2", "fd02::2"];
 
-pub(super) fn networks() -> Topology {
+pub(in super::super) fn networks() -> Topology {
     let mut topology = Topology::new();
     for name in ["client", "router", "server"] {
         topology.add(name).unwrap();
@@ -64,7 +64,7 @@ pub(super) fn run(topology: &Topology, namespace: &str, line: &str) -> String {
 }
 
 /// A node on the router. `capture` is the traffic that it captures.
-pub(super) fn node(topology: &Topology, capture: &str) -> Node {
+pub(in super::super) fn node(topology: &Topology, capture: &str) -> Node {
     let hermes = program::path();
     let yaml = configuration(capture);
     Node::start_by(
