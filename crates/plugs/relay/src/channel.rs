@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
 use crate::message::{Message, cost};
-use crate::queue::{Enqueued, MemberId};
+use crate::queue::{Enqueued, MemberId, Room};
 use crate::share::{Joining, Share};
 
 /// Messages with a publisher's own number that a channel remembers, to know one that is sent again.
@@ -158,7 +158,11 @@ impl Channel {
             }),
             ..Delivered::default()
         };
-        let enqueued = state.push(&message);
+        let room = match draft.how.is_reliable {
+            true => Room::Checked,
+            false => Room::Unknown,
+        };
+        let enqueued = state.push(&message, room);
         delivered.receivers = enqueued.receivers;
         delivered.enqueued = enqueued.enqueued;
         // The receivers of another relay may yet lose it there.
@@ -229,11 +233,11 @@ impl Channel {
 
 impl State {
     /// Adds a message for all, and wakes who waits for it.
-    fn push(&self, message: &Arc<Message>) -> Enqueued {
+    fn push(&self, message: &Arc<Message>, room: Room) -> Enqueued {
         let mut all = Enqueued::default();
         for known in &self.shares {
             let mut share = known.share.lock();
-            let pushed = share.push(message);
+            let pushed = share.push(message, room);
             // The one that is woken takes this lock first.
             drop(share);
             if let Some(waker) = pushed.waker {
@@ -295,5 +299,43 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::{Account, OWNER};
+    use crate::queue::{MemberBounds, Overflow};
+
+    #[test]
+    fn a_reliable_message_is_lost_for_no_member_where_one_owner_has_many() {
+        let channel = Channel::new(1, Arc::default());
+        let owner = Arc::new(Account::new("user".into(), Arc::default()));
+        let now = Instant::now();
+        for _ in 0..100 {
+            let bounds = MemberBounds {
+                bytes: OWNER,
+                overflow: Overflow::Newest,
+            };
+            let owner = owner.clone();
+            channel.join(Joining { bounds, owner }, now);
+        }
+        let draft = Draft {
+            how: Publish {
+                is_reliable: true,
+                ..Publish::default()
+            },
+            content_type: None,
+            data: Bytes::from_static(&[0; 1000]),
+            publisher: None,
+        };
+        let mut published = 0;
+        while let Ok(delivered) = channel.publish(&draft, now) {
+            assert_eq!(delivered.enqueued, 100);
+            published += 1;
+        }
+        // The room of the owner ends it, not one of the queues.
+        assert_eq!(published, OWNER / cost(1000) / 100 + 1);
     }
 }

@@ -66,6 +66,15 @@ pub(crate) enum Step {
     Messages(Range<u64>),
 }
 
+/// Whether all members are known to have room for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// They have: it goes to all.
+    Checked,
+    /// It is lost for those who have none.
+    Unknown,
+}
+
 /// The members that a message was for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Enqueued {
@@ -146,8 +155,8 @@ impl Queue {
         self.members.values().all(|member| member.has_room(cost))
     }
 
-    /// Adds a message for all members that have room for it.
-    pub(crate) fn push(&mut self, message: &Arc<Message>) -> Enqueued {
+    /// Adds a message for all members that have room for it, or for all.
+    pub(crate) fn push(&mut self, message: &Arc<Message>, room: Room) -> Enqueued {
         if let Some(topic) = &message.topic {
             self.replace(topic);
         }
@@ -157,10 +166,14 @@ impl Queue {
         let mut dropped = Vec::new();
         let mut without_room = Vec::new();
         for (&id, member) in &mut self.members {
-            if !member.has_room(cost) && member.bounds.overflow == Overflow::Oldest {
+            if room == Room::Unknown
+                && !member.has_room(cost)
+                && member.bounds.overflow == Overflow::Oldest
+            {
                 member.drop_oldest(cost, &self.entries, self.first, &mut dropped);
             }
-            match member.has_room(cost) {
+            // Members of one owner take its room from each other: all had some before the first of them took it.
+            match room == Room::Checked || member.has_room(cost) {
                 true => member.add(cost),
                 false => without_room.push(id),
             }

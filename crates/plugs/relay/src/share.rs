@@ -14,7 +14,7 @@ use hermes_proto::relay::{End, Gap};
 use crate::account::Account;
 use crate::form::{EventStream, Form, Word};
 use crate::message::Message;
-use crate::queue::{Enqueued, MemberBounds, MemberId, Queue, Step};
+use crate::queue::{Enqueued, MemberBounds, MemberId, Queue, Room, Step};
 
 /// What a worker has of a channel. Locked for the time of one call.
 pub(crate) struct Share {
@@ -159,8 +159,8 @@ impl Share {
     }
 
     /// Adds a message; who has to be woken for it.
-    pub(crate) fn push(&mut self, message: &Arc<Message>) -> Pushed {
-        let enqueued = self.accounted(|queue| queue.push(message));
+    pub(crate) fn push(&mut self, message: &Arc<Message>, room: Room) -> Pushed {
+        let enqueued = self.accounted(|queue| queue.push(message, room));
         // Also for those that got nothing: they may have a gap to tell.
         Pushed {
             enqueued,
@@ -438,7 +438,7 @@ mod tests {
             came: now,
             data: Bytes::from_static(b"hi"),
         };
-        let pushed = share.push(&Arc::new(message));
+        let pushed = share.push(&Arc::new(message), Room::Unknown);
         pushed.waker.expect("someone waits").wake();
         assert_eq!(its_waker.0.load(Ordering::Relaxed), 0);
         assert_eq!(waker.0.load(Ordering::Relaxed), 1);

@@ -9,6 +9,7 @@ use tokio::time::timeout_at;
 
 use super::{Channel, Waiting};
 use crate::message::{Message, cost};
+use crate::queue::Room;
 use crate::share::Ending;
 
 impl Channel {
@@ -27,8 +28,9 @@ impl Channel {
 
     /// A message has come from there. One that must not be lost waits until then for receivers without room.
     pub(crate) async fn take_over(&self, adu: Adu, deadline: Instant) {
-        if adu.is_reliable {
-            self.wait_for_room(cost(adu.data.len()), deadline).await;
+        let mut room = Room::Unknown;
+        if adu.is_reliable && self.wait_for_room(cost(adu.data.len()), deadline).await {
+            room = Room::Checked;
         }
         let mut state = self.state.lock();
         // A stream that came anew may begin with one that is here already.
@@ -46,7 +48,7 @@ impl Channel {
             // The content shares memory with the others of its piece, and a slow reader must not keep those.
             data: bytes::Bytes::copy_from_slice(&adu.data),
         });
-        state.push(&message);
+        state.push(&message, room);
     }
 
     /// Messages were lost on the way from there: all hear of it.
@@ -71,15 +73,18 @@ impl Channel {
         }
     }
 
-    async fn wait_for_room(&self, cost: usize, deadline: Instant) {
+    /// Whether all have room in time.
+    async fn wait_for_room(&self, cost: usize, deadline: Instant) -> bool {
         let _waiting = Waiting::begin(&self.publishers);
         loop {
             // It hears of room from here on, also before it is polled.
             let room = self.room.notified();
-            let has_room = self.state.lock().check_room(cost).is_ok();
+            if self.state.lock().check_room(cost).is_ok() {
+                return true;
+            }
             // A receiver that held it up for so long loses the message, and the clock ends it for that.
-            if has_room || timeout_at(deadline.into(), room).await.is_err() {
-                return;
+            if timeout_at(deadline.into(), room).await.is_err() {
+                return false;
             }
         }
     }

@@ -44,7 +44,7 @@ fn drain(queue: &mut Queue, id: MemberId, now: Instant) -> Vec<i64> {
 }
 
 fn push(queue: &mut Queue, message: Message) -> Enqueued {
-    queue.push(&Arc::new(message))
+    queue.push(&Arc::new(message), Room::Unknown)
 }
 
 #[test]
