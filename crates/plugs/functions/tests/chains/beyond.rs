@@ -51,8 +51,8 @@ fn changed(byte: u8, by: u8) -> u8 {
     byte.wrapping_mul(3).wrapping_add(by)
 }
 
-/// A process that bytes are led through, which changes each; and the function of that name that leads them there.
-async fn changing(name: &str, change: fn(&u8) -> u8) -> String {
+/// A process that bytes are led through, which changes each.
+pub(super) async fn changing_process(change: fn(&u8) -> u8) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -60,6 +60,12 @@ async fn changing(name: &str, change: fn(&u8) -> u8) -> String {
             tokio::spawn(serve(client, change));
         }
     });
+    address
+}
+
+/// The function of this name that leads bytes there.
+async fn changing(name: &str, change: fn(&u8) -> u8) -> String {
+    let address = changing_process(change).await;
     format!("{name}: {{ hop: {{ to: \"{address}\" }} }}")
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::beyond::changing_process;
 use super::node::{Node, bytes, echo, head};
 
 /// A node whose only route ends here, through these functions.
@@ -234,5 +235,62 @@ async fn a_function_that_is_this_listener_itself_is_a_loop() {
     let node = Node::start("n", &yaml);
     let (_, answer) = node.tunnel(target).await;
     assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    node.end().await;
+}
+
+/// The instance that a tunnel from this address goes through, as its marks say: bytes pass it in both directions.
+async fn instance(node: &Node, source: &str, target: SocketAddr) -> (TcpStream, u8) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(source.parse().unwrap()).unwrap();
+    let mut tunnel = socket.connect(node.address()).await.unwrap();
+    let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+    tunnel.write_all(request.as_bytes()).await.unwrap();
+    let answer = head(&mut tunnel).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mark = marked(&mut tunnel).await;
+    (tunnel, mark)
+}
+
+async fn marked(tunnel: &mut TcpStream) -> u8 {
+    tunnel.write_all(&[0]).await.unwrap();
+    bytes(tunnel, 1).await[0] / 2
+}
+
+#[tokio::test]
+async fn a_flow_stays_on_its_instance_and_those_of_a_user_share_one() {
+    let target = echo().await;
+    let one = changing_process(|byte| byte.wrapping_add(1)).await;
+    let two = changing_process(|byte| byte.wrapping_add(2)).await;
+    let three = changing_process(|byte| byte.wrapping_add(3)).await;
+    let through = |instances: &[SocketAddr], of: &str| {
+        let to: Vec<_> = instances.iter().map(|to| format!("\"{to}\"")).collect();
+        let to = to.join(", ");
+        let functions = format!("f: {{ hop: {{ to: [{to}], instance_of: {of} }} }}");
+        ends_here(&functions, "f")
+    };
+
+    let node = Node::start("a", &through(&[one, two], "user"));
+    let mut seen = std::collections::HashSet::new();
+    for host in 1..=20 {
+        let source = format!("127.0.0.{host}:0");
+        let (_, first) = instance(&node, &source, target).await;
+        let (_, second) = instance(&node, &source, target).await;
+        assert_eq!(first, second, "of one source");
+        seen.insert(first);
+    }
+    assert_eq!(seen.len(), 2, "all instances are used");
+
+    node.apply(&through(&[one, two], "all"));
+    let (mut kept, first) = instance(&node, "127.0.0.1:0", target).await;
+    let (_, second) = instance(&node, "127.0.0.1:0", target).await;
+    assert_ne!(first, second, "they take turns");
+
+    // Changed while the node runs: new flows go to the new instance, an open one stays where it is.
+    node.apply(&through(&[three], "all"));
+    let (_, new) = instance(&node, "127.0.0.1:0", target).await;
+    assert_eq!(new, 3);
+    for _ in 0..3 {
+        assert_eq!(marked(&mut kept).await, first);
+    }
     node.end().await;
 }
