@@ -266,16 +266,25 @@ fn ten_thousand_held_beginnings_cost_no_one_else() {
         "
         listeners:
           lan: { capture: { host: { interfaces: client, split: true } }, limits: { connections: 20000, per_source: 20000 } }
-        routes: [ { match: { kind: connect }, terminate: true } ]
+        routes: [ { match: { kind: connect }, terminate: true, timeouts: { connect: 120s } } ]
         egress: { allow: [10.0.2.0/24, 10.0.9.0/24] }
         ",
     );
 
+    for address in ["10.0.1.3", "10.0.1.4"] {
+        let add = format!("ip address add {address}/24 dev router");
+        run(&topology, "client", &add);
+    }
     let sockets = within(&topology, "client", || {
         let held = (0..HELD).map(|one| {
             let kind = socket2::Type::STREAM;
             let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();
             socket.set_nonblocking(true).unwrap();
+            // Two clients, so that neither has more than its share of descriptors, and none is refused.
+            let own = [10, 0, 1, if one % 2 == 0 { 2 } else { 4 }];
+            socket
+                .bind(&std::net::SocketAddr::from((own, 0)).into())
+                .unwrap();
             let host = u8::try_from(one % 100 + 1).unwrap();
             let to = std::net::SocketAddr::from(([10, 0, 9, host], 80));
             assert!(
@@ -286,8 +295,6 @@ fn ten_thousand_held_beginnings_cost_no_one_else() {
         });
         held.collect::<Vec<_>>()
     });
-    // Of another machine: the first one has used up its own share.
-    run(&topology, "client", "ip address add 10.0.1.3/24 dev router");
     for _ in 0..20 {
         assert_eq!(
             hear_from(&topology, "10.0.1.3", "10.0.2.2:8000"),
@@ -307,7 +314,7 @@ fn hear_from(topology: &Topology, own: &str, server: &str) -> String {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();
         socket.bind(&own.into()).unwrap();
         socket
-            .connect_timeout(&server.into(), Duration::from_secs(5))
+            .connect_timeout(&server.into(), Duration::from_secs(30))
             .unwrap();
         let mut words = String::new();
         TcpStream::from(socket).read_to_string(&mut words).unwrap();
