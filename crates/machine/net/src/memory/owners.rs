@@ -89,11 +89,13 @@ pub enum Purpose {
     Transforms,
     /// Records of TLS, and messages of handshakes, that are not whole.
     Records,
+    /// Stored responses of a cache.
+    Cached,
 }
 
 impl Purpose {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Heads,
         Self::Replays,
         Self::Sessions,
@@ -102,12 +104,16 @@ impl Purpose {
         Self::Stack,
         Self::Transforms,
         Self::Records,
+        Self::Cached,
     ];
 
     /// Whether its holder goes on without the charge: a content that is not kept, a tunnel without a session, a datagram less. Without a
     /// reserve these would take the room that the owner's next request needs.
     fn is_optional(self) -> bool {
-        matches!(self, Self::Replays | Self::Sessions | Self::Datagrams)
+        matches!(
+            self,
+            Self::Replays | Self::Sessions | Self::Datagrams | Self::Cached
+        )
     }
 
     /// Its name in `status` and metrics.
@@ -122,6 +128,7 @@ impl Purpose {
             Self::Stack => "stack",
             Self::Transforms => "transforms",
             Self::Records => "tls_records",
+            Self::Cached => "cache",
         }
     }
 }
