@@ -14,6 +14,7 @@ mod attach;
 mod authorize;
 mod bind;
 mod broadcast;
+mod cache;
 mod chain;
 mod chains;
 mod configuration;

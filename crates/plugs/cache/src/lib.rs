@@ -1,0 +1,30 @@
+//! A shared HTTP cache between requests and their next hop (RFC 9111), named by `through` of a route.
+//!
+//! It stores whole answers to GET, serves them again, also in part, validates those that are stale, and says with `Cache-Status`
+//! (RFC 9211) how it used them. Targeted control (RFC 9213) counts before `Cache-Control`. It is no private cache, stores no
+//! partial answers, and invents no freshness.
+//!
+//! Two users share a stored response only where the origin says that it is for everyone. A request field that the cache does not
+//! know is part of the key, so that no request decides the answer to another one.
+//!
+//! The rules are pure: [`control`], [`freshness`], [`storable`], [`selection`], [`precondition`] and [`range`] take fields and ages.
+//! Begin reading in [`handler`], which asks them in the order of RFC 9111.
+
+mod body;
+mod cache_status;
+mod control;
+mod flights;
+mod freshness;
+mod handler;
+mod name;
+mod plug;
+mod precondition;
+mod range;
+mod selection;
+mod settings;
+mod shared;
+mod storable;
+mod storage;
+mod stored;
+
+pub use plug::register;

@@ -1,0 +1,121 @@
+//! The one name of a resource, by which its responses are stored and invalidated (RFC 9111, section 2).
+
+use std::sync::Arc;
+
+use hermes_http::RequestHead;
+use hermes_plug::target::Target;
+use hermes_proto::path;
+use http::Uri;
+use http::uri::PathAndQuery;
+
+/// The name of a resource. Host, port and path have one spelling each, because the node gave them one when the request came.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ResourceName {
+    /// The space of the cache and the upstream of the route, which may see other resources under one URI.
+    pub(crate) place: Arc<str>,
+    /// `https://host:443`.
+    origin: Arc<str>,
+    /// Path and query.
+    path: Arc<str>,
+}
+
+impl ResourceName {
+    /// The resource of a request, asked of this upstream.
+    pub(crate) fn of(space: &str, upstream: &str, target: &Target, head: &RequestHead) -> Self {
+        let scheme = match &head.scheme {
+            Some(scheme) => scheme.as_str(),
+            None => "",
+        };
+        Self {
+            place: format!("{space} {upstream}").into(),
+            origin: format!("{scheme}://{}", target.canonical()).into(),
+            path: head.path.as_ref().map_or("", PathAndQuery::as_str).into(),
+        }
+    }
+
+    /// The resource of the same origin to which `Location` or `Content-Location` leads; `None` for another origin (section 4.4).
+    pub(crate) fn sibling(&self, location: &str) -> Option<Self> {
+        let is_relative = location.starts_with('/') && !location.starts_with("//");
+        let path = if is_relative {
+            location.parse::<PathAndQuery>().ok()?
+        } else {
+            let uri: Uri = location.parse().ok()?;
+            let scheme = uri.scheme_str()?;
+            let default = if scheme == "https" { 443 } else { 80 };
+            let port = uri.port_u16().unwrap_or(default);
+            let host = uri.host()?.trim_matches(['[', ']']).to_owned();
+            let target = Target::host_port(host, port);
+            let origin = format!("{scheme}://{}", target.canonical());
+            uri.path_and_query()
+                .filter(|_| *origin == *self.origin)?
+                .clone()
+        };
+        let path = path::check(path).ok()?;
+        Some(Self {
+            path: path.as_str().into(),
+            ..self.clone()
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use hermes_proto::fields::Fields;
+    use http::uri::Scheme;
+    use http::{Method, Version};
+
+    use super::*;
+
+    /// A request for a path of `http://origin.example`.
+    pub(crate) fn request(method: Method, path: &str) -> RequestHead {
+        RequestHead {
+            method,
+            scheme: Some(Scheme::HTTP),
+            authority: Some("origin.example".parse().unwrap()),
+            path: Some(path.parse().unwrap()),
+            protocol: None,
+            fields: Fields::new(),
+            version: Version::HTTP_11,
+            origin_form: false,
+        }
+    }
+
+    /// The name of a path there.
+    pub(crate) fn name(path: &str) -> ResourceName {
+        let target = Target::host_port("origin.example".to_owned(), 80);
+        ResourceName::of("", "up", &target, &request(Method::GET, path))
+    }
+
+    #[test]
+    fn section_2_host_case_and_upstream_decide_as_they_should() {
+        let target = |host: &str| Target::host_port(host.to_owned(), 80);
+        let head = request(Method::GET, "/a?b");
+        let named =
+            |upstream: &str, host: &str| ResourceName::of("", upstream, &target(host), &head);
+        assert_eq!(named("up", "Origin.Example"), named("up", "origin.example"));
+        assert_ne!(
+            named("up", "origin.example"),
+            named("other", "origin.example")
+        );
+        assert_ne!(name("/a?b"), name("/a"));
+    }
+
+    #[test]
+    fn section_4_4_only_resources_of_the_same_origin_are_invalidated_with_it() {
+        let posted = name("/form");
+        assert_eq!(posted.sibling("/list?a"), Some(name("/list?a")));
+        assert_eq!(
+            posted.sibling("http://ORIGIN.example/list"),
+            Some(name("/list"))
+        );
+        for other in [
+            "//evil.example/list",
+            "https://origin.example/list",
+            "http://o.example/",
+            "list",
+            "/\u{1}",
+        ] {
+            assert_eq!(posted.sibling(other), None, "{other}");
+        }
+    }
+}
