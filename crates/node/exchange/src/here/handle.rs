@@ -1,5 +1,7 @@
 //! Answers that a handler gives here.
 
+use std::sync::atomic::Ordering;
+
 use hermes_admit::next::Handled;
 use hermes_admit::reevaluate::Opened;
 use hermes_admit::routed::Routed;
@@ -89,8 +91,14 @@ pub(crate) async fn respond(
         Ok(Response::Whole(head, content)) => {
             let head = returning(head);
             exchange.status(head.status.as_u16());
+            let length = if is_head { 0 } else { content.len() as u64 };
             return Ok(match responder.answer(head, content).await {
-                Ok(()) => format!("responded: {name}"),
+                Ok(()) => {
+                    // As those of a stream: usage is what users were given.
+                    let moved = &exchange.counters().target_to_client;
+                    moved.fetch_add(length, Ordering::Relaxed);
+                    format!("responded: {name}")
+                }
                 Err(error) => format!("{CLIENT_CLOSED}: {error}"),
             });
         }

@@ -47,6 +47,14 @@ fn a_fresh_response_is_given_again_with_its_age() {
     );
     assert_eq!(origin.seen().len(), 1);
     assert_eq!(node.status()["plugs"]["cache"]["hit"], 2);
+    // Usage counts what a user was given, wherever it came from.
+    let given = || {
+        let records = node.access().into_iter();
+        records
+            .filter(|record| record["bytes"]["target_to_client"] == 5)
+            .count()
+    };
+    eventually_true("both answers count", || given() == 2);
 }
 
 #[test]
