@@ -7,8 +7,8 @@
 //! Two users share a stored response only where the origin says that it is for everyone. A request field that the cache does not
 //! know is part of the key, so that no request decides the answer to another one.
 //!
-//! The rules are pure: [`control`], [`freshness`], [`storable`], [`selection`], [`precondition`] and [`range`] take fields and ages.
-//! Begin reading in [`handler`], which asks them in the order of RFC 9111.
+//! The rules are pure: `control`, `freshness`, `storable`, `selection`, `precondition` and `range` take fields and ages.
+//! Begin reading in `handler`, which asks them in the order of RFC 9111.
 
 mod body;
 mod cache_status;

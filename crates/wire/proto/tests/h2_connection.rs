@@ -1070,6 +1070,22 @@ fn windows_that_shrink_count_once_the_peer_knows() {
 }
 
 #[test]
+fn a_stream_may_end_where_its_window_has_shrunk_below_what_it_sent() {
+    let ack = frame(FrameKind::Settings, 1, 0, b"");
+    let mut server = End::greeted();
+    server.takes(&ack);
+    assert!(server.machine.set_stream_window(10));
+    server.takes(&frame(FrameKind::Headers, END_HEADERS, 1, POST));
+    server.takes(&frame(FrameKind::Data, 0, 1, &[0; 100]));
+    server.takes(&ack);
+    // RFC 9113, section 6.9.1: it takes no credit.
+    server.takes(&frame(FrameKind::Data, END_STREAM, 1, b""));
+    let events = server.events();
+    let has_failed = |event: &Event| matches!(event, Event::Failed { .. });
+    assert!(!events.iter().any(has_failed), "{events:?}");
+}
+
+#[test]
 fn a_farewell_lets_what_is_on_its_way_arrive() {
     let mut server = End::greeted();
     server.takes(&frame(FrameKind::Headers, WHOLE, 1, GET));

@@ -12,7 +12,12 @@ use hermes_tests::{Echo, Node, curl, free, program};
 use serde_json::Value;
 
 /// Pages on which a key may be, besides those of the configuration.
-const PAGES: [&str; 3] = ["configuration.md", "identity.md", "capture.md"];
+const PAGES: [&str; 4] = [
+    "configuration.md",
+    "identity.md",
+    "capture.md",
+    "transparent.md",
+];
 
 /// The pages of the configuration, by subject.
 fn subjects() -> Vec<PathBuf> {

@@ -19,9 +19,10 @@ impl ReceiveWindow {
         }
     }
 
-    /// Accounts for received bytes; false if they exceed the peer's credit.
+    /// Accounts for received bytes; false if they exceed the peer's credit. An empty frame, such as one that ends a stream, needs none,
+    /// not even where the window has shrunk below zero (RFC 9113, section 6.9.1).
     pub(super) fn take(&mut self, bytes: u32) -> bool {
-        if i64::from(bytes) > self.window {
+        if bytes > 0 && i64::from(bytes) > self.window {
             return false;
         }
         self.window -= i64::from(bytes);
@@ -118,6 +119,7 @@ mod tests {
         assert!(window.take(80));
         window.shift(-90);
         assert!(!window.take(1));
+        assert!(window.take(0), "an empty frame ends the stream");
         window.release(80);
         assert_eq!(window.update(), Some(80));
         assert!(window.take(10));

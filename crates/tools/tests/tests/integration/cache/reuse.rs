@@ -51,6 +51,7 @@ fn a_fresh_response_is_given_again_with_its_age() {
     let given = || {
         let records = node.access().into_iter();
         records
+            .filter(|record| record["reason"] == "responded: cache")
             .filter(|record| record["bytes"]["target_to_client"] == 5)
             .count()
     };
