@@ -21,6 +21,10 @@ const PROBE_WAIT: Duration = Duration::from_secs(1);
 #[doc(alias = "bound")]
 const PROBE_AGAIN: Duration = Duration::from_secs(2);
 
+/// How long an end that answered nothing is left alone: the path may have been broken, and some ends answer no echoes at all.
+#[doc(alias = "bound")]
+const PROBE_SELDOM: Duration = Duration::from_secs(10);
+
 /// Bytes before the data of a question.
 const HEADERS: usize = 40 + 8;
 
@@ -84,9 +88,10 @@ impl MtuProbe {
         if !self.asks() || self.next.is_some_and(|next| now < next) {
             return None;
         }
-        // The path may widen: it is asked on, at leisure.
-        if self.state == ProbeState::TooNarrow {
-            self.next = Some(now + PROBE_AGAIN);
+        // The path may widen, or come back: it is asked on, at leisure.
+        if self.state != ProbeState::Asking {
+            self.next = Some(now + self.pause());
+            self.has_short = self.state == ProbeState::Unanswered;
             return Some(self.question(LONG));
         }
         if self.asked == PROBE_TRIES {
@@ -94,7 +99,7 @@ impl MtuProbe {
                 true => ProbeState::TooNarrow,
                 false => ProbeState::Unanswered,
             };
-            self.next = self.is_heard.then_some(now + PROBE_AGAIN);
+            self.next = Some(now + self.pause());
             return None;
         }
 
@@ -105,13 +110,21 @@ impl MtuProbe {
         Some(self.question(LONG))
     }
 
-    /// When [`poll_packet`](Self::poll_packet) has to be called next; `None` once all is known.
+    /// When [`poll_packet`](Self::poll_packet) has to be called next; `None` once it is proven.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.next.filter(|_| self.asks())
     }
 
     fn asks(&self) -> bool {
-        matches!(self.state, ProbeState::Asking | ProbeState::TooNarrow)
+        self.state != ProbeState::Proven
+    }
+
+    /// The time between questions once as many were asked as are at first.
+    fn pause(&self) -> Duration {
+        match self.state {
+            ProbeState::Unanswered => PROBE_SELDOM,
+            _ => PROBE_AGAIN,
+        }
     }
 
     /// A question of so many bytes.
@@ -146,6 +159,12 @@ impl MtuProbe {
         if is_long {
             self.state = ProbeState::Proven;
             self.next = None;
+        } else if self.state == ProbeState::Unanswered {
+            // It is there again: whether the path is narrow is asked anew.
+            self.state = ProbeState::Asking;
+            self.asked = 0;
+            self.next = None;
+            return true;
         }
         self.is_heard = true;
         true

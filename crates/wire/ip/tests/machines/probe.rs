@@ -74,8 +74,35 @@ fn asked_in_vain(probe: &mut MtuProbe, carries: usize) -> Option<Instant> {
 #[test]
 fn silence_says_nothing_of_what_is_carried() {
     let mut probe = MtuProbe::new(IpRole::Client, Some("2001:db8::1".parse().unwrap()), 7);
-    assert_eq!(asked_in_vain(&mut probe, 0), None);
+    asked_in_vain(&mut probe, 0);
     assert_eq!(probe.state(), ProbeState::Unanswered);
+}
+
+#[test]
+fn an_end_that_was_silent_is_asked_anew_once_it_answers() {
+    let mut probe = MtuProbe::new(IpRole::Client, Some("2001:db8::1".parse().unwrap()), 7);
+    for carries in [1279, 1280] {
+        let again = asked_in_vain(&mut probe, 0).unwrap();
+        assert_eq!(probe.state(), ProbeState::Unanswered);
+        let proxy = session(IpRole::Proxy);
+        let filter = proxy.filter();
+        while let Some(question) = probe.poll_packet(again) {
+            let verdict = filter.check_from_peer(&question, &mut IcmpLimiter::default(), again);
+            if let Verdict::Answer(answer) = verdict
+                && answer.len() <= carries
+            {
+                assert!(probe.handle_packet(&answer));
+                break;
+            }
+        }
+        let narrow = carries == 1279;
+        let state = if narrow {
+            ProbeState::Asking
+        } else {
+            ProbeState::Proven
+        };
+        assert_eq!(probe.state(), state);
+    }
 }
 
 #[test]
