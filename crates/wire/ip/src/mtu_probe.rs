@@ -23,7 +23,7 @@ const PROBE_AGAIN: Duration = Duration::from_secs(2);
 
 /// How long an end that answered nothing is left alone: the path may have been broken, and some ends answer no echoes at all.
 #[doc(alias = "bound")]
-const PROBE_SELDOM: Duration = Duration::from_secs(10);
+const PROBE_RARELY: Duration = Duration::from_secs(10);
 
 /// Bytes before the data of a question.
 const HEADERS: usize = 40 + 8;
@@ -122,7 +122,7 @@ impl MtuProbe {
     /// The time between questions once as many were asked as are at first.
     fn pause(&self) -> Duration {
         match self.state {
-            ProbeState::Unanswered => PROBE_SELDOM,
+            ProbeState::Unanswered => PROBE_RARELY,
             _ => PROBE_AGAIN,
         }
     }

@@ -250,7 +250,7 @@ impl Controller {
         fleet.begin(change, self.now())
     }
 
-    /// What the stages of a change are made by.
+    /// The trust domain and the number of first nodes, for the stages of a change.
     pub(super) fn making(&self, plan: &RolloutPlan) -> Making<'_> {
         Making {
             domain: &self.about.trust_domain,

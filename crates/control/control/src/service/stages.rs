@@ -14,7 +14,7 @@ use crate::compile::{
 use crate::resources::{Kind, Tree};
 use crate::rollout::{Order, RankedNode, Stage, Wave, waves};
 
-/// The rest of what the stages of a change are made by.
+/// The stages of a change depend on these, besides its two states.
 #[derive(Clone, Copy)]
 pub(super) struct Making<'a> {
     /// The trust domain of the overlay.

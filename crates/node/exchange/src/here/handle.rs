@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use hermes_admit::next::Handled;
 use hermes_admit::reevaluate::Opened;
 use hermes_admit::routed::Routed;
-use hermes_http::{Incoming, Offered, Outgoing, Responder, ResponseHead};
+use hermes_http::{Incoming, Offered, Outgoing, Responder, ResponseHead, StreamError};
 use hermes_observe::{CLIENT_CLOSED, Exchange};
 use hermes_packet::Side;
 use hermes_plug::feed::Feed;
@@ -91,16 +91,11 @@ pub(crate) async fn respond(
         Ok(Response::Whole(head, content)) => {
             let head = returning(head);
             exchange.status(head.status.as_u16());
-            let length = if is_head { 0 } else { content.len() as u64 };
-            return Ok(match responder.answer(head, content).await {
-                Ok(()) => {
-                    // As those of a stream: usage is what users were given.
-                    let moved = &exchange.counters().target_to_client;
-                    moved.fetch_add(length, Ordering::Relaxed);
-                    format!("responded: {name}")
-                }
-                Err(error) => format!("{CLIENT_CLOSED}: {error}"),
-            });
+            let given = if is_head { 0 } else { content.len() as u64 };
+            let answered = responder.answer(head, content).await;
+            return Ok(
+                whole(exchange, given, answered).unwrap_or_else(|| format!("responded: {name}"))
+            );
         }
         Ok(Response::Stream(head, content)) => (returning(head), Content::Stream(content)),
         Ok(Response::Feed(head, feed)) => (returning(head), Content::Feed(feed)),
@@ -133,6 +128,16 @@ pub(crate) async fn respond(
     };
     let sent = content.send(exchange, &mut outgoing, own_feeds).await;
     Ok(sent.map_or_else(|reason| reason, |()| format!("responded: {name}")))
+}
+
+/// Counts the bytes of an answer that was given at once, as those of a stream are; the reason if its client was gone.
+fn whole(exchange: &Exchange, given: u64, answered: Result<(), StreamError>) -> Option<String> {
+    if let Err(error) = answered {
+        return Some(format!("{CLIENT_CLOSED}: {error}"));
+    }
+    let moved = &exchange.counters().target_to_client;
+    moved.fetch_add(given, Ordering::Relaxed);
+    None
 }
 
 /// The content of a handler's answer.

@@ -158,45 +158,38 @@ fn an_exchange_that_both_states_let_pass_never_fails_while_a_change_spreads() {
     assert!(changes > 5, "{changes}");
 }
 
-/// Two nodes by which devices enter, each with one of two servers.
+/// Two nodes by which devices enter, services at one node each, and these resources.
+fn two_nodes(services: [(&str, &str); 2], rest: &str) -> Tree {
+    let node = |name: &str, address: &str| {
+        format!(
+            "apiVersion: hermes/v1\nkind: Node\nmetadata: {{ name: {name} }}\nspec: {{ listen: 0.0.0.0:8443, reach: [{address}:8443], ingress: true }}\n---\n"
+        )
+    };
+    let services = services.map(|(name, at)| {
+        format!("apiVersion: hermes/v1\nkind: Service\nmetadata: {{ name: {name} }}\nspec: {{ at: [{{ node: {at}, address: 127.0.0.1:8000 }}] }}\n---\n")
+    });
+    let nodes = [node("a", "10.0.0.1"), node("b", "10.0.0.2")];
+    tree(&[&nodes.concat(), &services.concat(), rest].concat())
+}
+
+/// Each of two names with a service at one node.
 fn two(video: &str, mail: &str) -> Tree {
-    tree(&format!(
-        "apiVersion: hermes/v1
-kind: Node
-metadata: {{ name: a }}
-spec: {{ listen: 0.0.0.0:8443, reach: [10.0.0.1:8443], ingress: true }}
----
-apiVersion: hermes/v1
-kind: Node
-metadata: {{ name: b }}
-spec: {{ listen: 0.0.0.0:8443, reach: [10.0.0.2:8443], ingress: true }}
----
-apiVersion: hermes/v1
-kind: Service
-metadata: {{ name: video }}
-spec: {{ at: [{{ node: {video}, address: 127.0.0.1:8000 }}] }}
----
-apiVersion: hermes/v1
-kind: Service
-metadata: {{ name: mail }}
-spec: {{ at: [{{ node: {mail}, address: 127.0.0.1:8001 }}] }}
+    let rest = "apiVersion: hermes/v1
+kind: Name
+metadata: { name: video }
+spec: { service: video }
 ---
 apiVersion: hermes/v1
 kind: Name
-metadata: {{ name: video }}
-spec: {{ service: video }}
----
-apiVersion: hermes/v1
-kind: Name
-metadata: {{ name: mail }}
-spec: {{ service: mail }}
+metadata: { name: mail }
+spec: { service: mail }
 ---
 apiVersion: hermes/v1
 kind: Policy
-metadata: {{ name: all }}
-spec: {{ rules: [{{ match: {{ user: alice }}, allow: true }}] }}
-"
-    ))
+metadata: { name: all }
+spec: { rules: [{ match: { user: alice }, allow: true }] }
+";
+    two_nodes([("video", video), ("mail", mail)], rest)
 }
 
 #[test]
@@ -234,45 +227,24 @@ fn services_that_change_places_between_two_nodes_move_in_two_turns() {
     assert!(failed);
 }
 
-/// Two nodes by which devices enter, each with a service; Bob's exchanges for the only name go to the second one.
+/// One name with a service at one node, and for Bob with another service.
 fn by_user(first: &str, second: &str) -> Tree {
-    tree(&format!(
-        "apiVersion: hermes/v1
-kind: Node
-metadata: {{ name: a }}
-spec: {{ listen: 0.0.0.0:8443, reach: [10.0.0.1:8443], ingress: true }}
----
-apiVersion: hermes/v1
-kind: Node
-metadata: {{ name: b }}
-spec: {{ listen: 0.0.0.0:8443, reach: [10.0.0.2:8443], ingress: true }}
----
-apiVersion: hermes/v1
-kind: Service
-metadata: {{ name: first }}
-spec: {{ at: [{{ node: {first}, address: 127.0.0.1:8000 }}] }}
----
-apiVersion: hermes/v1
-kind: Service
-metadata: {{ name: second }}
-spec: {{ at: [{{ node: {second}, address: 127.0.0.1:8001 }}] }}
----
-apiVersion: hermes/v1
+    let rest = "apiVersion: hermes/v1
 kind: Name
-metadata: {{ name: video }}
-spec: {{ service: first }}
+metadata: { name: video }
+spec: { service: first }
 ---
 apiVersion: hermes/v1
 kind: Route
-metadata: {{ name: of-bob }}
-spec: {{ match: {{ target: video, user: bob }}, to: second }}
+metadata: { name: of-bob }
+spec: { match: { target: video, user: bob }, to: second }
 ---
 apiVersion: hermes/v1
 kind: Policy
-metadata: {{ name: all }}
-spec: {{ rules: [{{ match: {{ user: [alice, bob] }}, allow: true }}] }}
-"
-    ))
+metadata: { name: all }
+spec: { rules: [{ match: { user: [alice, bob] }, allow: true }] }
+";
+    two_nodes([("first", first), ("second", second)], rest)
 }
 
 #[test]
