@@ -7,7 +7,7 @@ use hermes_api::Name;
 
 use super::super::{
     Compiled, Compiler, Documents, Network, Recipient, SupposedExchange, Turn, between, has_order,
-    mixed, turns, way_points,
+    is_partible, mixed, turns, way_points,
 };
 use super::overlay::{Fate, Sketch, TARGETS, USERS};
 use super::walk::{follow, is_sound, overlay, seeds};
@@ -87,13 +87,13 @@ pub(super) fn spread(
 ) {
     let mut earlier = before.clone();
     for (index, turn) in steps.iter().enumerate() {
-        let mix = |(name, before): (&String, &Compiled)| {
-            let mixed = mixed(before, &after[name], &turn.decided);
-            (name.clone(), mixed)
+        let mix = |(name, after): (&String, &Compiled)| {
+            let before = before.get(name).unwrap_or(after);
+            (name.clone(), mixed(before, after, &turn.decided))
         };
         let next: State = match index + 1 == steps.len() {
             true => after.clone(),
-            false => before.iter().map(mix).collect(),
+            false => after.iter().map(mix).collect(),
         };
 
         let rank = |name: &String| match turn.ranks.is_empty() {
@@ -105,12 +105,14 @@ pub(super) fn spread(
         };
         let mut nodes: Vec<&String> = next.keys().collect();
         nodes.sort_by_key(|name| rank(name));
+        // A node that is new has its next document from the beginning.
+        let old = |name: &String| earlier.get(name).unwrap_or(&next[name]).clone();
         for name in next.keys() {
-            give(name, &between(&next[name], &earlier[name]), "takes both");
+            give(name, &between(&next[name], &old(name)), "takes both");
         }
         // Receivers first.
         for name in nodes {
-            give(name, &between(&earlier[name], &next[name]), "decides anew");
+            give(name, &between(&old(name), &next[name]), "decides anew");
         }
         for name in next.keys() {
             give(name, &next[name], "has the next");
@@ -247,25 +249,28 @@ spec: { rules: [{ match: { user: [alice, bob] }, allow: true }] }
     two_nodes([("first", first), ("second", second)], rest)
 }
 
-#[test]
-fn a_name_that_goes_both_ways_for_different_users_moves_resource_by_resource() {
-    let (tree, next) = (by_user("a", "b"), by_user("b", "a"));
-    let is_ordered = |one: &Tree, other: &Tree| {
-        let (one, other) = (compiled(one).unwrap(), compiled(other).unwrap());
-        has_order(&documents(&one), &documents(&other))
-    };
-    assert!(!is_ordered(&tree, &next));
-    let mut points = way_points(&tree, &next, &is_ordered);
-    assert_eq!(points.len(), 1, "{points:?}");
+/// Whether a change has an order, as a whole or in turns.
+fn is_ordered(one: &Tree, other: &Tree) -> bool {
+    match (compiled(one), compiled(other)) {
+        (Some(one), Some(other)) => has_order(&documents(&one), &documents(&other)),
+        _ => false,
+    }
+}
+
+/// Asserts that a change has no order but by way points, that no exchange of Alice or Bob for `video` fails on the way, and that none of
+/// Dave's passes. Returns the number of states.
+fn assert_parted(tree: &Tree, next: &Tree) -> usize {
+    assert!(!is_ordered(tree, next));
+    let mut points = way_points(tree, next, &is_ordered);
     points.push(next.clone());
 
-    let mut earlier = compiled(&tree).unwrap();
+    let mut earlier = compiled(tree).unwrap();
     let mut network = network(&earlier);
-    for point in points {
-        let later = compiled(&point).unwrap();
-        let steps = ordered(&earlier, &later).unwrap();
+    for point in &points {
+        let later = compiled(point).unwrap();
+        let steps = ordered(&earlier, &later).expect("an order");
         spread(&earlier, &later, &steps, &mut |name, compiled, stage| {
-            compiled.prove(&next).unwrap();
+            compiled.prove(next).unwrap();
             network.replace(&name.parse().unwrap(), &compiled.document);
             for (at, user) in ["a", "b"]
                 .into_iter()
@@ -274,17 +279,74 @@ fn a_name_that_goes_both_ways_for_different_users_moves_resource_by_resource() {
                 let end = follow(&network, at, SupposedExchange::get(user, "video"));
                 assert!(end.is_ok(), "{name} {stage}: {user} at {at}: {end:?}");
             }
-            let end = follow(&network, "a", SupposedExchange::get("carol", "video"));
+            let end = follow(&network, "a", SupposedExchange::get("dave", "video"));
             assert!(end.is_err(), "{name} {stage}: {end:?}");
         });
         earlier = later;
     }
+    points.len()
 }
 
 #[test]
-fn a_change_of_who_may_pass_is_made_as_a_whole() {
-    let (tree, mut next) = (by_user("a", "b"), by_user("b", "a"));
-    next.remove(&"Policy/default/all".parse().unwrap());
-    let points = way_points(&tree, &next, &|_, _| false);
+fn a_name_that_goes_both_ways_for_different_users_moves_resource_by_resource() {
+    let states = assert_parted(&by_user("a", "b"), &by_user("b", "a"));
+    assert_eq!(states, 2);
+}
+
+#[test]
+fn names_go_both_ways_beside_other_policies_nodes_and_many_services() {
+    let others = |at: &str| {
+        let services = (0..12).map(|index| {
+            format!("apiVersion: hermes/v1\nkind: Service\nmetadata: {{ name: other-{index} }}\nspec: {{ at: [{{ node: {at}, address: 127.0.0.1:9000 }}] }}\n---\n")
+        });
+        services.collect::<String>()
+    };
+    let with = |first: &str, second: &str, users: &str, rest: &str| {
+        let mut whole = by_user(first, second);
+        let added = format!(
+            "{}{rest}apiVersion: hermes/v1\nkind: Policy\nmetadata: {{ name: all }}\nspec: {{ rules: [{{ match: {{ user: [{users}] }}, allow: true }}] }}\n",
+            others(first),
+        );
+        for resource in tree(&added).resources() {
+            whole.insert(resource.clone(), None).unwrap();
+        }
+        whole
+    };
+    let node = "apiVersion: hermes/v1\nkind: Node\nmetadata: { name: c }\nspec: { listen: 0.0.0.0:8443, reach: [10.0.0.3:8443] }\n---\n";
+    let before = with("a", "b", "alice, bob", "");
+    let after = with("b", "a", "alice, bob, carol", node);
+    assert_eq!(before.differing(&after).len(), 16);
+    let states = assert_parted(&before, &after);
+    assert!(states <= 3, "{states}");
+}
+
+/// Policies of one state with ways of the other would let pass whom neither lets pass.
+#[test]
+fn a_change_is_made_as_a_whole_where_nodes_have_policies_of_their_own() {
+    let (before, mut after) = (by_user("a", "b"), by_user("b", "a"));
+    let own = "apiVersion: hermes/v1\nkind: Policy\nmetadata: { name: all }\nspec: { at: [a], rules: [{ match: { user: [alice, bob] }, allow: true }] }\n";
+    for resource in tree(own).resources() {
+        after.insert(resource.clone(), None).unwrap();
+    }
+    let points = way_points(&before, &after, &|_, _| true);
     assert_eq!(points, Vec::<Tree>::new());
+    assert!(!is_partible(&before, &after));
+}
+
+/// A route that is to lead Dave to the service too, and a policy that lets him pass no more.
+#[test]
+fn a_resource_that_leads_more_exchanges_than_before_does_not_go_ahead_of_other_policies() {
+    let with = |user: &str, allowed: &str| {
+        let mut whole = by_user("a", "b");
+        let changed = format!(
+            "apiVersion: hermes/v1\nkind: Route\nmetadata: {{ name: of-bob }}\nspec: {{ match: {{ target: video, user: {user} }}, to: second }}\n---\napiVersion: hermes/v1\nkind: Policy\nmetadata: {{ name: all }}\nspec: {{ rules: [{{ match: {{ user: [{allowed}] }}, allow: true }}] }}\n"
+        );
+        for resource in tree(&changed).resources() {
+            whole.insert(resource.clone(), None).unwrap();
+        }
+        whole
+    };
+    let before = with("bob", "alice, bob, dave");
+    assert!(!is_partible(&before, &with("dave", "alice, bob")));
+    assert!(!is_partible(&before, &with("bob", "alice, bob")));
 }
