@@ -34,7 +34,7 @@ pub fn way_points(
     after: &Tree,
     has_order: &dyn Fn(&Tree, &Tree) -> bool,
 ) -> Vec<Tree> {
-    let mut search = Search {
+    let mut search = PointSearch {
         after,
         has_order,
         tries: TRIES,
@@ -83,14 +83,14 @@ fn is_for_the_same(key: &Key, before: &Tree, after: &Tree) -> bool {
 }
 
 /// A search for groups of resources that change one after the other.
-struct Search<'a> {
+struct PointSearch<'a> {
     after: &'a Tree,
     has_order: &'a dyn Fn(&Tree, &Tree) -> bool,
     /// Comparisons that are left.
     tries: usize,
 }
 
-impl Search<'_> {
+impl PointSearch<'_> {
     /// The trees between one state and the last; `None` where there are none that have an order.
     fn points(&mut self, before: &Tree, keys: &[Key]) -> Option<Vec<Tree>> {
         if self.has_order(before, self.after) {
