@@ -1,9 +1,9 @@
-//! Echoes bytes, sends them without end, or counts them, as the first byte asks.
+//! Echoes bytes, sends as many as are asked for or without end, or counts them, as the first byte asks.
 
 use anyhow::Result;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{SINK, SOURCE};
+use super::{SINK, SIZED, SOURCE};
 
 /// Bytes of one write of [`SOURCE`].
 const CHUNK: usize = 256 * 1024;
@@ -18,6 +18,7 @@ pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> Result<(
         None => Ok(()),
         Some(&SOURCE) => send_without_end(stream).await,
         Some(&SINK) => count(stream).await,
+        Some(&SIZED) => send_as_asked(stream).await,
         Some(_) => echo(stream, first).await,
     }
 }
@@ -27,6 +28,16 @@ pub async fn send_without_end<S: AsyncWrite + Unpin>(mut stream: S) -> Result<()
     let zeros = vec![0; CHUNK];
     loop {
         stream.write_all(&zeros).await?;
+    }
+}
+
+/// Sends as many bytes as each eight bytes ask for.
+async fn send_as_asked<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> Result<()> {
+    let mut asked = [0; 8];
+    loop {
+        stream.read_exact(&mut asked).await?;
+        send_so_many(&mut stream, u64::from_be_bytes(asked)).await?;
+        stream.flush().await?;
     }
 }
 

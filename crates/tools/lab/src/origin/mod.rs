@@ -26,6 +26,8 @@ use crate::topology::Namespace;
 pub const ECHO: u8 = b'e';
 /// First byte of a connection that asks for bytes without end.
 pub const SOURCE: u8 = b's';
+/// First byte of a connection over which each further eight bytes, a number in network order, ask for so many bytes.
+pub const SIZED: u8 = b'n';
 /// First byte of a connection whose further bytes are only counted: once it ends, how many came is answered, in eight bytes.
 pub const SINK: u8 = b'k';
 /// First byte of a datagram that is only counted, under the four bytes that follow.
@@ -63,7 +65,7 @@ pub struct Addresses {
     pub http: SocketAddr,
     /// TLS; echoes.
     pub tls: SocketAddr,
-    /// Echoes, sends without end, or counts.
+    /// Echoes, sends as many bytes as are asked for or without end, or counts.
     pub tcp: SocketAddr,
     /// Echoes, or counts.
     pub udp: SocketAddr,

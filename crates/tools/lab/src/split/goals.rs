@@ -1,6 +1,6 @@
 //! What was promised.
 
-use super::measure::{CONNECT, KEPT, LARGE, MEMORY, NEW, REFUSED};
+use super::measure::{BOUNDED, CONNECT, HUGE, KEPT, LARGE, LOSSY, MEMORY, NEW, REFUSED};
 use crate::report::{PageHead, Sheet, SheetGoal};
 
 pub(super) const HEAD: PageHead = PageHead {
@@ -11,7 +11,10 @@ pub(super) const HEAD: PageHead = PageHead {
             accepts clients first, `hermes-split` holds the beginning of a connection until the server has answered, `hermes-stack` is the device of \
             `hermes exec --capture`, whose stack is the node's own. The others forward TCP from an address of their own. *Connect*: until the client is connected; *new \
             connection*: until a byte has come back; *kept connection*: a byte over one that is open; *refused*: until the client knows that no \
-            one listens, left empty where it is told otherwise. Memory is what is resident.",
+            one listens, left empty where it is told otherwise. *Beside* some open connections, 128 KB are asked for each 100 ms, over \
+            one after the other. *One segment at a time*: without offloads (TSO and GSO). *Where the network is the limit*: the server sends \
+            4 Gbit/s at most (a token bucket). *Lossy and long*: 5 ms and 1 % loss between client and router, 45 ms behind it, each way. Memory is \
+            what is resident.",
     notes: "",
 };
 
@@ -81,7 +84,7 @@ impl SplitGoal {
     }
 }
 
-const GOALS: [SplitGoal; 7] = [
+const GOALS: [SplitGoal; 10] = [
     SplitGoal::of("new connection, of nginx's, at most 1.1", NEW, "p50")
         .beside("nginx", Compared::Ratio)
         .at_most(1.1),
@@ -91,6 +94,23 @@ const GOALS: [SplitGoal; 7] = [
     SplitGoal::of("256 MB, of direct, at least 0.8", LARGE, "rate")
         .beside("direct", Compared::Ratio)
         .at_least(0.8),
+    SplitGoal::of("1 GB, of direct, at least 0.8", HUGE, "rate")
+        .beside("direct", Compared::Ratio)
+        .at_least(0.8),
+    SplitGoal::of(
+        "4 GB where the network is the limit, of direct's time, at most 1.012",
+        BOUNDED,
+        "time",
+    )
+    .beside("direct", Compared::Ratio)
+    .at_most(1.012),
+    SplitGoal::of(
+        "a lossy and long path, of direct's time, at most 1",
+        LOSSY,
+        "p50",
+    )
+    .beside("direct", Compared::Ratio)
+    .at_most(1.0),
     SplitGoal::of(
         "connect, us longer than direct, at most 150",
         CONNECT,

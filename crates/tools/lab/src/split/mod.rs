@@ -1,7 +1,7 @@
 //! `hermes-lab split`: connections that are split on their way, beside none and beside forwarders, in namespaces.
 //!
 //! - `network`: a client, a router and a server. `systems`: the process on the router.
-//! - `measure`: connecting, a first answer, further answers, downloads, refusals, memory.
+//! - `measure`: connecting, a first answer, further answers, downloads, refusals, memory, bursts.
 //! - `goals`: what was promised.
 
 mod goals;
@@ -19,8 +19,8 @@ use crate::options::Options;
 use crate::peers::{Name, Programs};
 use crate::progress::Progress;
 use crate::report::Sheet;
-use measure::SplitCounts;
-use network::SplitNetwork;
+use measure::{SplitCounts, SplitFigure};
+use network::{SplitNetwork, SplitPath};
 use systems::{SplitPrograms, SplitSystem};
 
 /// Options of the command.
@@ -39,17 +39,25 @@ pub struct SplitArguments {
 const LONG: SplitCounts = SplitCounts {
     connections: 1000,
     answers: 5000,
-    small: 100,
+    downloads: 100,
     large: 10,
+    huge: true,
+    lossy: 5,
     idle: 200,
+    beside: 10_000,
+    bursts: 100,
 };
 
 const SHORT: SplitCounts = SplitCounts {
     connections: 200,
     answers: 1000,
-    small: 20,
-    large: 2,
+    downloads: 10,
+    large: 1,
+    huge: false,
+    lossy: 1,
     idle: 100,
+    beside: 100,
+    bursts: 5,
 };
 
 /// Runs the command.
@@ -90,21 +98,26 @@ fn measure_all(arguments: &SplitArguments, sheet: &mut Sheet) -> Result<()> {
         random.shuffle(&mut order);
         for system in order {
             progress.step(&format!("round {round}: {system}"));
-            // Networks and processes are new in each round: none has the memory or the neighbours of another one.
-            let measured = SplitNetwork::lay(system, &programs)
-                .and_then(|mut network| measure::all(&mut network, counts));
-            match measured.with_context(|| system.to_string()) {
-                Ok(all) => {
-                    for one in all {
-                        sheet.add(one.case, system.name(), one.figure, one.value);
-                    }
+            let seed = random.u64(..);
+            for path in [SplitPath::Cables, SplitPath::LossyAndLong { seed }] {
+                // Networks and processes are new in each round: none has the memory or the neighbours of another one.
+                let measured = SplitNetwork::lay(system, &programs, path)
+                    .and_then(|mut network| measure::all(&mut network, path, counts));
+                match measured.with_context(|| system.to_string()) {
+                    Ok(all) => add(sheet, system, all),
+                    Err(error) => sheet.failures.push(format!("{error:#}")),
                 }
-                Err(error) => sheet.failures.push(format!("{error:#}")),
             }
         }
     }
     progress.end();
     Ok(())
+}
+
+fn add(sheet: &mut Sheet, system: SplitSystem, figures: Vec<SplitFigure>) {
+    for one in figures {
+        sheet.add(one.case, system.name(), one.figure, one.value);
+    }
 }
 
 /// The systems that can be measured here; the others are named.

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::Result;
 
 use super::systems::{SplitPlace, SplitPrograms, SplitSystem};
+use crate::emulator::wire::{End, Wire};
+use crate::emulator::{Loss, Profile};
 use crate::origin;
 use crate::pki::Pki;
 use crate::process::Process;
@@ -17,8 +20,26 @@ const ROUTER_FAR: &str = "10.78.2.1";
 const SERVER: &str = "10.78.2.2";
 const PORT: u16 = 8000;
 
+/// One way, on the lossy link and on the long one.
+const NEAR_DELAY: Duration = Duration::from_millis(5);
+const FAR_DELAY: Duration = Duration::from_millis(45);
+/// Of the packets of the link near the client.
+const NEAR_LOSS: f64 = 0.01;
+
 /// A port of the server where no one listens.
 const CLOSED: u16 = 9;
+
+/// What is between client, router and server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SplitPath {
+    /// Virtual cables, as fast as the machine.
+    Cables,
+    /// A link that loses packets near the client, and a long one behind the router: the reason to split a connection.
+    LossyAndLong {
+        /// Decides which packets are lost.
+        seed: u64,
+    },
+}
 
 /// The networks of one round, and all that runs in them.
 pub(super) struct SplitNetwork {
@@ -30,6 +51,7 @@ pub(super) struct SplitNetwork {
     /// An address where no one listens.
     pub closed: SocketAddr,
     _origin: Process,
+    _links: Vec<Wire>,
     topology: Topology,
     _folder: tempfile::TempDir,
 }
@@ -39,10 +61,14 @@ impl SplitNetwork {
     ///
     /// # Errors
     /// When the networks cannot be laid, or a program is missing.
-    pub(super) fn lay(system: SplitSystem, programs: &SplitPrograms) -> Result<Self> {
+    pub(super) fn lay(
+        system: SplitSystem,
+        programs: &SplitPrograms,
+        path: SplitPath,
+    ) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
         Pki::create(folder.path())?;
-        let topology = laid(system)?;
+        let (topology, links) = laid(system, path)?;
         let server = Some(topology.namespace("server")?);
         let (origin, addresses) = origin::start_in(server, SERVER.parse()?, folder.path())?;
 
@@ -78,6 +104,7 @@ impl SplitNetwork {
             },
             closed: SocketAddr::new(SERVER.parse()?, CLOSED),
             _origin: origin,
+            _links: links,
             topology,
             _folder: folder,
         })
@@ -87,22 +114,51 @@ impl SplitNetwork {
     pub(super) fn client(&self) -> Result<&Namespace> {
         self.topology.namespace("client")
     }
+
+    /// Has the network devices take one segment at a time from now on, rather than many at once (TSO and GSO off).
+    ///
+    /// # Errors
+    /// The system does not allow it.
+    pub(super) fn end_offloads(&self) -> Result<()> {
+        for (at, device) in DEVICES {
+            let namespace = self.topology.namespace(at)?;
+            namespace.ip(&format!("link set dev {device} gso_max_segs 1\n"))?;
+        }
+        Ok(())
+    }
+
+    /// Bounds what the server may send.
+    ///
+    /// # Errors
+    /// The kernel has no token bucket filter (`sch_tbf`).
+    pub(super) fn bound_rate(&self) -> Result<()> {
+        let server = self.topology.namespace("server")?;
+        let words = "tc qdisc add dev router root tbf rate 4gbit burst 1mb latency 20ms";
+        server.run(&words.split(' ').collect::<Vec<_>>())?;
+        Ok(())
+    }
 }
 
-fn laid(system: SplitSystem) -> Result<Topology> {
+/// The devices of the cables, and where they are.
+const DEVICES: [(&str, &str); 4] = [
+    ("client", "router"),
+    ("router", "client"),
+    ("router", "server"),
+    ("server", "router"),
+];
+
+fn laid(system: SplitSystem, path: SplitPath) -> Result<(Topology, Vec<Wire>)> {
     let mut topology = Topology::new();
     for name in ["client", "router", "server"] {
         topology.add(name)?;
     }
-    for (one, near, other, far) in [
-        ("client", CLIENT, "router", ROUTER),
-        ("router", ROUTER_FAR, "server", SERVER),
-    ] {
-        let near = format!("{near}/24");
-        let far = format!("{far}/24");
-        let plug = |namespace, address| Plug { namespace, address };
-        topology.cable(plug(one, &near), plug(other, &far))?;
-    }
+    let links = match path {
+        SplitPath::Cables => {
+            cables(&topology)?;
+            Vec::new()
+        }
+        SplitPath::LossyAndLong { seed } => lossy_and_long(&topology, seed)?,
+    };
     topology.route("server", "10.78.1.0/24", ROUTER_FAR)?;
     // A device of the node has the default route of the client's namespace.
     if system != SplitSystem::HermesStack {
@@ -113,5 +169,48 @@ fn laid(system: SplitSystem) -> Result<Topology> {
         let router = topology.namespace("router")?;
         router.run(&["sysctl", "-q", "-w", "net.ipv4.ip_forward=0"])?;
     }
-    Ok(topology)
+    Ok((topology, links))
+}
+
+/// The two ends of each link, with their addresses.
+const LINKS: [[(&str, &str); 2]; 2] = [
+    [("client", CLIENT), ("router", ROUTER)],
+    [("router", ROUTER_FAR), ("server", SERVER)],
+];
+
+fn cables(topology: &Topology) -> Result<()> {
+    for [(one, near), (other, far)] in LINKS {
+        let near = format!("{near}/24");
+        let far = format!("{far}/24");
+        let plug = |namespace, address| Plug { namespace, address };
+        topology.cable(plug(one, &near), plug(other, &far))?;
+    }
+    Ok(())
+}
+
+fn lossy_and_long(topology: &Topology, seed: u64) -> Result<Vec<Wire>> {
+    let near = Profile {
+        delay: NEAR_DELAY,
+        loss: Loss::Random(NEAR_LOSS),
+        ..Profile::default()
+    };
+    let long = Profile {
+        delay: FAR_DELAY,
+        ..Profile::default()
+    };
+    let laid = LINKS.into_iter().zip([near, long]).map(|(ends, profile)| {
+        let [(one, near), (other, far)] = ends;
+        let addresses = [format!("{near}/24"), format!("{far}/24")];
+        let end = |at, device, address| -> Result<End<'_>> {
+            Ok(End {
+                namespace: topology.namespace(at)?,
+                device,
+                address,
+                profile: &profile,
+            })
+        };
+        let [near, far] = &addresses;
+        Wire::lay(end(one, other, near)?, end(other, one, far)?, seed)
+    });
+    laid.collect()
 }

@@ -159,7 +159,7 @@ fn is_found(program: &Path) -> bool {
 
 fn haproxy(place: &SplitPlace<'_>) -> String {
     format!(
-        "global\n  maxconn 9500\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
+        "global\n  maxconn 25000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
          listen l\n  bind {} backlog 4096\n  server s {}\n",
         place.listens, place.server
     )
@@ -167,8 +167,8 @@ fn haproxy(place: &SplitPlace<'_>) -> String {
 
 fn nginx(place: &SplitPlace<'_>) -> String {
     format!(
-        "load_module {NGINX_STREAM};\ndaemon off;\npid {}/nginx.pid;\nworker_processes auto;\nworker_rlimit_nofile 20000;\n\
-         events {{ worker_connections 8192; }}\n\
+        "load_module {NGINX_STREAM};\ndaemon off;\npid {}/nginx.pid;\nworker_processes auto;\nworker_rlimit_nofile 65536;\n\
+         events {{ worker_connections 32768; }}\n\
          stream {{ server {{ listen {} backlog=4096 reuseport; proxy_pass {}; }} }}\n",
         place.folder.display(),
         place.listens,

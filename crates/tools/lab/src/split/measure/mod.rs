@@ -1,4 +1,9 @@
 //! One system, once, as its client sees it.
+//!
+//! - `downloads`: by size, over new and kept connections, and large ones. `bursts`: beside many open connections.
+
+mod bursts;
+mod downloads;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use rustix::net::{RecvFlags, recv};
 
-use super::network::SplitNetwork;
-use crate::origin::{ECHO, SOURCE};
+use super::network::{SplitNetwork, SplitPath};
+use super::systems::SplitSystem;
+use crate::origin::ECHO;
 use crate::process::Process;
 use crate::report::{Figure, median, quantile};
 
@@ -17,9 +22,8 @@ pub(super) const CONNECT: &str = "connect";
 pub(super) const NEW: &str = "new connection";
 pub(super) const KEPT: &str = "kept connection";
 pub(super) const REFUSED: &str = "refused";
-pub(super) const SMALL: &str = "1 MB, new connection";
-pub(super) const LARGE: &str = "256 MB";
 pub(super) const MEMORY: &str = "memory";
+pub(super) use downloads::{BOUNDED, HUGE, LARGE, LOSSY};
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -28,12 +32,20 @@ pub(super) struct SplitCounts {
     pub connections: usize,
     /// Answers over one connection.
     pub answers: usize,
-    /// Downloads of 1 MB, each over a connection of its own.
-    pub small: usize,
+    /// Downloads of each size, over new connections and over one that is kept.
+    pub downloads: usize,
     /// Downloads of 256 MB.
     pub large: usize,
-    /// Connections that are open at once.
+    /// Whether 1 GB and 4 GB are downloaded, too.
+    pub huge: bool,
+    /// Downloads over the lossy and long path.
+    pub lossy: usize,
+    /// Connections that are open at once, and idle.
     pub idle: usize,
+    /// The most connections of those beside which bursts are sent.
+    pub beside: usize,
+    /// Bursts beside each number of connections.
+    pub bursts: usize,
 }
 
 /// A figure of one round.
@@ -43,7 +55,6 @@ pub(super) struct SplitFigure {
     pub value: f64,
 }
 
-const MEGABYTE: usize = 1_000_000;
 /// How long a system may take to start.
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long anything may take after that.
@@ -52,19 +63,47 @@ const LIMIT: Duration = Duration::from_secs(30);
 const WARM: usize = 20;
 /// The server echoes from the second byte on.
 const FIRST: &[u8] = &[ECHO, ECHO];
-/// Bytes of one read.
-const READ: usize = 1 << 20;
 
-/// Measures all.
+/// Measures all that a path is for.
 ///
 /// # Errors
 /// When the system does not start, or a connection fails.
-pub(super) fn all(network: &mut SplitNetwork, counts: SplitCounts) -> Result<Vec<SplitFigure>> {
+pub(super) fn all(
+    network: &mut SplitNetwork,
+    path: SplitPath,
+    counts: SplitCounts,
+) -> Result<Vec<SplitFigure>> {
+    let mut figures = Vec::new();
+    match path {
+        SplitPath::LossyAndLong { .. } => {
+            figures.extend(inside(network, counts, |measuring| measuring.lossy())?);
+        }
+        SplitPath::Cables => {
+            figures.extend(inside(network, counts, |measuring| measuring.cables())?);
+            network.end_offloads()?;
+            figures.extend(inside(network, counts, |measuring| {
+                measuring.without_offloads()
+            })?);
+            if counts.huge {
+                network.bound_rate()?;
+                figures.extend(inside(network, counts, |measuring| measuring.bounded())?);
+            }
+        }
+    }
+    Ok(figures)
+}
+
+/// Measures from the namespace of the client.
+fn inside(
+    network: &mut SplitNetwork,
+    counts: SplitCounts,
+    measure: impl FnOnce(&mut SplitMeasuring<'_>) -> Result<()> + Send,
+) -> Result<Vec<SplitFigure>> {
     let client = network.client()?;
-    let measuring = SplitMeasuring {
+    let mut measuring = SplitMeasuring {
         target: network.target,
         closed: network.closed,
-        sees_refusals: !network.system.is_forwarder(),
+        system: network.system,
         process: network.process.as_ref(),
         counts,
         figures: Vec::new(),
@@ -73,7 +112,9 @@ pub(super) fn all(network: &mut SplitNetwork, counts: SplitCounts) -> Result<Vec
         // A thread of its own, since the namespace is the thread's.
         let measured = scope.spawn(move || {
             client.enter()?;
-            measuring.all()
+            measuring.wait()?;
+            measure(&mut measuring)?;
+            Ok(measuring.figures)
         });
         measured
             .join()
@@ -91,27 +132,27 @@ pub(super) fn all(network: &mut SplitNetwork, counts: SplitCounts) -> Result<Vec
 struct SplitMeasuring<'a> {
     target: SocketAddr,
     closed: SocketAddr,
-    /// Whether a client may connect to the closed address.
-    sees_refusals: bool,
+    system: SplitSystem,
     process: Option<&'a Process>,
     counts: SplitCounts,
     figures: Vec<SplitFigure>,
 }
 
 impl SplitMeasuring<'_> {
-    fn all(mut self) -> Result<Vec<SplitFigure>> {
-        self.wait()?;
+    fn cables(&mut self) -> Result<()> {
         for _ in 0..WARM {
             self.echo()?;
         }
         self.one_by_one()?;
         self.kept()?;
-        if self.sees_refusals {
+        // Clients of a forwarder cannot ask for another address.
+        if !self.system.is_forwarder() {
             self.refused()?;
         }
-        self.downloads()?;
+        self.by_size()?;
+        self.large()?;
         self.idle()?;
-        Ok(self.figures)
+        self.bursts()
     }
 
     fn add(&mut self, case: &'static str, figure: Figure, value: f64) {
@@ -199,46 +240,6 @@ impl SplitMeasuring<'_> {
         }
         self.add(REFUSED, Figure::less("p50", "us"), median(&times));
         self.add(REFUSED, Figure::less("p90", "us"), quantile(&times, 0.9));
-        Ok(())
-    }
-
-    fn downloads(&mut self) -> Result<()> {
-        let mut small = Vec::new();
-        for _ in 0..self.counts.small {
-            let begin = Instant::now();
-            self.download(MEGABYTE)?;
-            small.push(begin.elapsed().as_secs_f64() * 1e3);
-        }
-        self.add(SMALL, Figure::less("p50", "ms"), median(&small));
-
-        let used = self.processor_time();
-        let mut rates = Vec::new();
-        let bytes = 256 * MEGABYTE;
-        for _ in 0..self.counts.large {
-            let begin = Instant::now();
-            self.download(bytes)?;
-            rates.push(bytes as f64 * 8.0 / 1e9 / begin.elapsed().as_secs_f64());
-        }
-        self.add(LARGE, Figure::more("rate", "Gbit/s"), median(&rates));
-        if let Some((after, used)) = self.processor_time().zip(used) {
-            let gigabytes = (bytes * self.counts.large) as f64 / 1e9;
-            let cost = (after - used).as_secs_f64() / gigabytes;
-            self.add(LARGE, Figure::less("processor", "s/GB"), cost);
-        }
-        Ok(())
-    }
-
-    fn download(&self, bytes: usize) -> Result<()> {
-        let mut stream = self.connect()?;
-        stream.write_all(&[SOURCE])?;
-        let mut room = vec![0; READ];
-        let mut left = bytes;
-        while left > 0 {
-            // The kernel drops the bytes: copying them would take time from the systems.
-            let (_, read) = recv(&stream, room.as_mut_slice(), RecvFlags::TRUNC)?;
-            ensure!(read > 0, "the download ended");
-            left = left.saturating_sub(read);
-        }
         Ok(())
     }
 
