@@ -3,7 +3,9 @@
 mod aggregation;
 mod bounds;
 mod forms;
+mod patterns;
 mod program;
+mod script;
 mod subscriber;
 mod subscriptions;
 

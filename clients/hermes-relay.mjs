@@ -1,0 +1,288 @@
+// A client of Hermes's relay (docs/relay.md) for browsers and for Node 18 and later: one file without dependencies.
+//
+//     import { Channel } from "./hermes-relay.mjs";
+//     const channel = new Channel("http://hub/c/chat");
+//     const { receivers } = await channel.publish("hi");
+//     for await (const event of channel.subscribe()) {
+//       if (event.gap !== undefined) console.log("lost", event.gap, event.reason);
+//       else console.log(event.text());
+//     }
+//
+// A subscription comes again by itself when the way breaks off, and says what was lost meanwhile. It ends when the loop is left, when
+// its `signal` is aborted, or when the relay says so.
+
+const NATIVE = "application/hermes-adu";
+const ADU = 0x2d7c51c0;
+const GAP = 0x2d7c51c1;
+const END = 0x2d7c51c4;
+const GAPS = ["full", "expired", "away", "restarted"];
+const ENDS = ["timeout", "left", "lagging", "stopping", "taken"];
+// Bytes of a capsule: the longest message of any relay, and its labels.
+const MAX_CAPSULE = 16 * 1024 * 1024 + 1024;
+// Milliseconds before another attempt; each is twice the one before, up to the second.
+const FIRST_WAIT = 250;
+const LAST_WAIT = 30_000;
+
+/** The relay does not fulfil a request, and would not if it came again. */
+export class RelayError extends Error {
+  /** @param {Response} response @param {string} text */
+  constructor(response, text) {
+    super(`${response.status}: ${text.trim()}`);
+    this.status = response.status;
+    this.response = response;
+  }
+}
+
+/** A channel, by its URL. */
+export class Channel {
+  /** `options`: `headers` of every request, such as `Authorization`, and `fetch` in the place of the global one. */
+  constructor(url, options = {}) {
+    this.url = new URL(url, globalThis.location?.href);
+    this.headers = options.headers ?? {};
+    this.fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
+  }
+
+  /**
+   * Publishes a message, which is anything that `fetch` takes as a content; gives its counts: `receivers`, `enqueued`, `dropped`, `exact`,
+   * `at`. `how`: `reliable`, `topic`, `maxAge` and `wait` in seconds, `seq`, `type`, `signal`.
+   */
+  async publish(data, how = {}) {
+    const members = [];
+    if (how.reliable) members.push("mode=reliable");
+    if (how.topic !== undefined) members.push(`topic=${quoted(how.topic)}`);
+    if (how.maxAge !== undefined) members.push(`max-age=${how.maxAge}`);
+    if (how.seq !== undefined) members.push(`seq=${how.seq}`);
+    const headers = { ...this.headers, "content-type": how.type ?? "text/plain;charset=utf-8" };
+    if (members.length > 0) headers["hermes-publish"] = members.join(", ");
+    if (how.wait !== undefined) headers.prefer = `wait=${how.wait}`;
+    const options = { method: "POST", body: data, headers, signal: how.signal };
+    const response = await this.fetch(this.url, options);
+    const text = await response.text();
+    const delivered = dictionary(response.headers.get("hermes-delivered"));
+    if (!response.ok || delivered.receivers === undefined) throw new RelayError(response, text);
+    return delivered;
+  }
+
+  /**
+   * Subscribes: an asynchronous iterator of messages, `{ seq, at, type, topic, data, text() }`, of losses, `{ gap, reason }`, in which a gap of 0 is one of
+   * unknown length, and of the end, `{ end, text }`. `wish`: `timeout` in seconds, `from`, a position, `signal`, and `opened`, which is called
+   * each time the relay has begun to listen: what is published from then on comes.
+   */
+  async *subscribe(wish = {}) {
+    const state = { at: wish.from, location: undefined, heartbeat: 15, isOver: false };
+    let wait = FIRST_WAIT;
+    try {
+      while (!state.isOver) {
+        try {
+          for await (const event of this.#stream(wish, state)) {
+            wait = FIRST_WAIT;
+            yield event;
+          }
+        } catch (error) {
+          // A first attempt that fails is a mistake rather than a network that comes and goes.
+          if (wish.signal?.aborted || state.at === undefined) throw error;
+          if (error instanceof RelayError && error.status < 500 && error.status !== 429) {
+            // The subscription is over. What was missed since is told by the next one, if there may be one.
+            if (state.location === undefined) throw error;
+            state.location = undefined;
+            continue;
+          }
+        }
+        // Not all come again at the same time.
+        if (!state.isOver) await sleep(wait * (0.5 + Math.random()), wish.signal);
+        wait = Math.min(2 * wait, LAST_WAIT);
+      }
+    } finally {
+      if (state.location !== undefined && !state.isOver) this.#leave(state.location);
+    }
+  }
+
+  /** One stream, to its end. */
+  async *#stream(wish, state) {
+    const members = [];
+    if (wish.timeout !== undefined) members.push(`timeout=${wish.timeout}`);
+    if (state.at !== undefined) members.push(`from="${state.at}"`);
+    const headers = { ...this.headers, accept: NATIVE };
+    if (members.length > 0) headers["hermes-subscribe"] = members.join(", ");
+    const abort = new AbortController();
+    const stop = () => abort.abort(wish.signal?.reason);
+    wish.signal?.addEventListener("abort", stop);
+    if (wish.signal?.aborted) stop();
+    // A relay that is silent for longer than two of its signs of life is doubted.
+    let silence = setTimeout(stop, 30_000);
+    const heard = () => {
+      clearTimeout(silence);
+      silence = setTimeout(stop, 2000 * state.heartbeat + 5000);
+    };
+
+    try {
+      const url = state.location ?? this.url;
+      const options = { headers, signal: abort.signal, cache: "no-store" };
+      const response = await this.fetch(url, options);
+      const subscribed = dictionary(response.headers.get("hermes-subscribe"));
+      if (!response.ok || subscribed.at === undefined) throw new RelayError(response, await response.text());
+      const location = response.headers.get("content-location");
+      if (location !== null) state.location = new URL(location, this.url);
+      state.heartbeat = subscribed.heartbeat ?? state.heartbeat;
+      // Numbers of another life of the channel begin anew, and the relay tells of the gap.
+      const isSame = state.at !== undefined && epoch(state.at) === epoch(subscribed.at);
+      if (!isSame) state.at = subscribed.at;
+      heard();
+      wish.opened?.({ at: subscribed.at, recovered: subscribed.recovered === true });
+
+      const capsules = new Capsules();
+      const reader = response.body.getReader();
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        heard();
+        for (const { type, bytes } of capsules.push(value)) {
+          const event = read(type, bytes);
+          if (event === undefined) continue;
+          if (event.seq !== undefined) {
+            // One that came by another stream already.
+            if (event.seq <= sequence(state.at)) continue;
+            state.at = `${epoch(state.at)}.${event.seq}`;
+            event.at = state.at;
+          }
+          if (event.end === "stopping" || event.end === "taken") {
+            // The subscription ends with its relay: there is another one, or the same again.
+            if (event.end === "stopping") state.location = undefined;
+            else state.isOver = true;
+            return;
+          }
+          state.isOver = event.end !== undefined;
+          yield event;
+          if (state.isOver) return;
+        }
+      }
+    } finally {
+      clearTimeout(silence);
+      wish.signal?.removeEventListener("abort", stop);
+      abort.abort();
+    }
+  }
+
+  /** Ends a subscription; a relay that does not hear of it ends it after its `grace`. */
+  #leave(location) {
+    this.fetch(location, { method: "DELETE", headers: this.headers }).catch(() => {});
+  }
+}
+
+/** Takes capsules (RFC 9297, section 3.2) out of bytes. */
+class Capsules {
+  #rest = new Uint8Array();
+
+  /** The capsules that are whole with these bytes. */
+  push(bytes) {
+    let all = bytes;
+    if (this.#rest.length > 0) {
+      all = new Uint8Array(this.#rest.length + bytes.length);
+      all.set(this.#rest);
+      all.set(bytes, this.#rest.length);
+    }
+    const whole = [];
+    let from = 0;
+    for (;;) {
+      const type = varint(all, from);
+      const length = type && varint(all, type.end);
+      if (length === undefined) break;
+      if (length.value > MAX_CAPSULE) throw new Error("a capsule is too long");
+      const end = length.end + length.value;
+      if (end > all.length) break;
+      whole.push({ type: type.value, bytes: all.slice(length.end, end) });
+      from = end;
+    }
+    this.#rest = all.slice(from);
+    return whole;
+  }
+}
+
+/** A capsule as an event; undefined if there is none for it. */
+function read(type, bytes) {
+  switch (type) {
+    case ADU:
+      return message(bytes);
+    case GAP: {
+      const count = needed(varint(bytes, 0));
+      const reason = needed(varint(bytes, count.end));
+      return { gap: count.value, reason: GAPS[reason.value] ?? "other" };
+    }
+    case END: {
+      const reason = needed(varint(bytes, 0));
+      return { end: ENDS[reason.value] ?? "other", text: decoded(bytes.subarray(reason.end)) };
+    }
+    default:
+      return undefined;
+  }
+}
+
+function message(bytes) {
+  const seq = needed(varint(bytes, 0));
+  const flags = bytes[seq.end];
+  if (flags === undefined || (flags & ~7) !== 0) throw new Error("a message cannot be read");
+  let at = seq.end + 1;
+  const label = (flag) => {
+    if ((flags & flag) === 0) return undefined;
+    const length = needed(varint(bytes, at));
+    at = length.end + length.value;
+    return decoded(bytes.subarray(length.end, at));
+  };
+  const type = label(1);
+  const topic = label(2);
+  const data = bytes.subarray(at);
+  return { seq: seq.value, type, topic, data, text: () => decoded(data) };
+}
+
+/** A variable-length integer of RFC 9000, section 16, and where it ends; undefined if it is not all there. */
+function varint(bytes, from) {
+  if (from >= bytes.length) return undefined;
+  const size = 1 << (bytes[from] >> 6);
+  if (from + size > bytes.length) return undefined;
+  let value = bytes[from] & 0x3f;
+  for (let index = 1; index < size; index += 1) value = value * 256 + bytes[from + index];
+  return { value, end: from + size };
+}
+
+function needed(value) {
+  if (value === undefined) throw new Error("a capsule ends before its fields do");
+  return value;
+}
+
+function decoded(bytes) {
+  return new TextDecoder().decode(bytes);
+}
+
+/** The members of a dictionary (RFC 9651) whose values are numbers, strings, tokens and booleans, as those of the relay are. */
+function dictionary(text) {
+  const members = {};
+  for (const [, key, value] of (text ?? "").matchAll(/([a-z*][a-z0-9_.*-]*)(?:=("(?:[^"\\]|\\.)*"|[^,;\s]+))?/g)) {
+    if (value === undefined || value === "?1") members[key] = true;
+    else if (value === "?0") members[key] = false;
+    else if (value.startsWith('"')) members[key] = value.slice(1, -1).replace(/\\(.)/g, "$1");
+    else members[key] = Number.isNaN(Number(value)) ? value : Number(value);
+  }
+  return members;
+}
+
+function quoted(text) {
+  return `"${text.replace(/["\\]/g, "\\$&")}"`;
+}
+
+function epoch(position) {
+  return position.split(".")[0];
+}
+
+function sequence(position) {
+  return Number(position.split(".")[1]);
+}
+
+function sleep(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}
