@@ -153,6 +153,19 @@ impl LocalEnd {
         Ok(socket.into())
     }
 
+    /// A socket that waits for connections at this address, by the interface.
+    ///
+    /// # Errors
+    /// As [`Self::udp_at`], or the port is taken.
+    pub(crate) fn tcp_at(&self, address: SocketAddr) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        self.bind_interface(&SockRef::from(&socket))?;
+        // The last connection of the port may be over for less than a minute.
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        Ok(socket)
+    }
+
     fn bind_interface(&self, socket: &SockRef<'_>) -> io::Result<()> {
         let Some(interface) = &self.interface else {
             return Ok(());

@@ -42,6 +42,7 @@ use crate::reach::termination::Termination;
 use crate::reach::transforms::{Changes, admit};
 use crate::tunnel;
 use crate::tunnel::early_answer;
+use crate::tunnel::listening;
 use crate::tunnel::terminate;
 
 /// Acts on an exchange. Returns a tunnel to be carried, or the reason for which the exchange ended, for the record.
@@ -97,12 +98,23 @@ fn check(routed: &Routed, arrival: &Arrival, next: &Next) -> Result<(), Refusal>
         let refusal = Refusal::new(ProxyError::HttpRequestDenied, details);
         return Err(refusal.status(StatusCode::NOT_IMPLEMENTED));
     }
+    if listening::is_asked_for(arrival) && !takes_listening(next) {
+        let details = "the next hop of this route waits for no connections";
+        let refusal = Refusal::new(ProxyError::HttpRequestDenied, details);
+        return Err(refusal.status(StatusCode::NOT_IMPLEMENTED));
+    }
     Termination::of(routed, next).check(arrival.kind(), &routed.target)
 }
 
 /// Whether an exchange of this kind can go to a proxy of SOCKS.
 fn takes_socks(kind: Kind) -> bool {
     matches!(kind, Kind::Connect | Kind::ConnectTcp | Kind::ConnectUdp)
+}
+
+/// Whether a CONNECT that waits for its target can go there: others than a proxy of HTTP and this node itself would connect to it.
+fn takes_listening(next: &Next) -> bool {
+    let is_proxy = next.receiver() == Receiver::Proxy;
+    (is_proxy || next.is_target()) && !next.is_socks() && next.carrier().is_none()
 }
 
 /// To the next hop. Its future is on the heap: else each future around it would be as large as the largest
@@ -134,7 +146,7 @@ async fn onwards(
     };
 
     form::confirm(&mut arrival).await;
-    if next.answers_early() {
+    if next.answers_early() && !listening::is_asked_for(&arrival) {
         arrival = match Box::pin(early_answer::give(routed, arrival)).await {
             Ok(arrival) => arrival,
             Err(error) => return Ok(Carried::Over(format!("client_closed: {error}"))),

@@ -8,6 +8,7 @@ use hermes_plug::{Gate, Ingress, Serving};
 use hermes_proto::socks::{SocksCommand, SocksReply, SocksTarget, SocksVersion};
 
 use crate::association::associate;
+use crate::bind;
 use crate::handshake::Handshake;
 use crate::held::{SocksClient, dismiss, unknown};
 use crate::sessions::Sessions6;
@@ -52,9 +53,9 @@ async fn serve(wish: Wish) {
 
     match request.command {
         SocksCommand::Associate => associate(stream, &gate).await,
-        SocksCommand::Bind(_) => {
-            let reply = SocksReply::CommandNotSupported.encode(request.version, unknown());
-            dismiss(stream, &reply).await;
+        SocksCommand::Bind(target) => {
+            gate.hand_in(bind::waiting(target, stream, request.version))
+                .await;
         }
         SocksCommand::Connect(target) if target.port == 0 => {
             let reply = SocksReply::GeneralFailure.encode(request.version, unknown());

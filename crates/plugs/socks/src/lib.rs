@@ -6,14 +6,17 @@
 //!
 //! Listeners that are `experimental` take SOCKS6 too: passwords in the request, sessions, idempotence tokens, and bytes for the target right behind it.
 //!
-//! It is no client of SOCKS, which `hermes_upstream` is. BIND is not served, no fragments of datagrams are put together, and SOCKS with GSSAPI is not spoken.
+//! BIND is a CONNECT that waits for its target where the overlay ends (`Hermes-Listen`).
+//!
+//! It is no client of SOCKS, which `hermes_upstream` is. No fragments of datagrams are put together, and SOCKS with GSSAPI is not spoken.
 //!
 //! Specifications: RFC 1928, RFC 1929, draft-olteanu-intarea-socks-6-11, and the memos of SOCKS4 and SOCKS4a. The messages are in
 //! [`hermes_proto::socks`] and [`hermes_proto::socks6`].
 //!
-//! Begin reading in `ingress`: `wish` finds out the wish of a client, `six` with `sessions` that of one of SOCKS6, `held` answers a connection, and `association` carries datagrams.
+//! Begin reading in `ingress`: `wish` finds out the wish of a client, `six` with `sessions` that of one of SOCKS6, `held` answers a connection, `bind` one that waits for its target, and `association` carries datagrams.
 
 mod association;
+mod bind;
 mod handshake;
 mod held;
 mod ingress;

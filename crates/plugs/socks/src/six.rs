@@ -54,17 +54,18 @@ pub(crate) async fn shake(
     let reply = socks6::encode_auth_reply(&reply);
     handshake.stream.write_all(&reply).await?;
 
-    let refused = match command {
-        Socks6Command::Connect(target) => {
-            let command = SocksCommand::Connect(target);
-            let version = SocksVersion::V6;
-            return Ok(Some((known.gate, SocksRequest { version, command })));
-        }
-        Socks6Command::Noop => SocksReply::Succeeded,
-        Socks6Command::Other(_) => SocksReply::CommandNotSupported,
+    let answered = |reply: SocksReply| {
+        let reply = reply.encode(SocksVersion::V6, unknown());
+        Err(HandshakeError::Answered(reply))
     };
-    let reply = refused.encode(SocksVersion::V6, unknown());
-    Err(HandshakeError::Answered(reply))
+    let command = match command {
+        Socks6Command::Connect(target) => SocksCommand::Connect(target),
+        Socks6Command::Bind(target) => SocksCommand::Bind(target),
+        Socks6Command::Noop => return answered(SocksReply::Succeeded),
+        Socks6Command::Other(_) => return answered(SocksReply::CommandNotSupported),
+    };
+    let version = SocksVersion::V6;
+    Ok(Some((known.gate, SocksRequest { version, command })))
 }
 
 /// A reply that ends the connection.

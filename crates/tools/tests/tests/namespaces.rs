@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "namespaces/active_ftp.rs"]
+mod active_ftp;
 #[path = "namespaces/admin_socket.rs"]
 mod admin_socket;
 #[path = "namespaces/captured.rs"]

@@ -93,6 +93,7 @@ pub mod resumable;
 pub mod session_field;
 pub mod socks;
 pub mod socks6;
+pub mod tcp_bind;
 pub mod trace_context;
 pub mod transform;
 pub mod udp_bind;

@@ -93,7 +93,9 @@ pub enum Socks6Command {
     Noop,
     /// A connection to this target.
     Connect(SocksTarget),
-    /// Another one, which is not served: BIND (2) or UDP ASSOCIATE (3), or one that the draft has not.
+    /// A connection from this target.
+    Bind(SocksTarget),
+    /// Another one, which is not served: UDP ASSOCIATE (3), or one that the draft has not.
     Other(u8),
 }
 
@@ -150,6 +152,7 @@ pub fn decode_request(bytes: &[u8]) -> Decoded6<Socks6Request> {
         // Section 4: its address and port have no meaning.
         0 => Socks6Command::Noop,
         1 => Socks6Command::Connect(target(parts.address, parts.port)?),
+        2 => Socks6Command::Bind(target(parts.address, parts.port)?),
         other => Socks6Command::Other(other),
     };
     Ok(Some((Socks6Request { command, options }, parts.length)))
@@ -162,14 +165,18 @@ pub fn encode_request(request: &Socks6Request) -> Vec<u8> {
     match &request.command {
         Socks6Command::Noop => encode_message(0, &Host::Address(UNKNOWN), 0, &options),
         Socks6Command::Other(code) => encode_message(*code, &Host::Address(UNKNOWN), 0, &options),
-        Socks6Command::Connect(SocksTarget { host, port }) => {
-            let host = match host.parse() {
-                Ok(ip) => Host::Address(ip),
-                Err(_) => Host::Name(host.as_bytes()),
-            };
-            encode_message(1, &host, *port, &options)
-        }
+        Socks6Command::Connect(target) => encode_target(1, target, &options),
+        Socks6Command::Bind(target) => encode_target(2, target, &options),
     }
+}
+
+fn encode_target(code: u8, target: &SocksTarget, options: &[u8]) -> Vec<u8> {
+    let SocksTarget { host, port } = target;
+    let host = match host.parse() {
+        Ok(ip) => Host::Address(ip),
+        Err(_) => Host::Name(host.as_bytes()),
+    };
+    encode_message(code, &host, *port, options)
 }
 
 const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -374,7 +381,7 @@ pub(crate) fn fuzz_one(data: &[u8]) {
     check(data, decode_auth_reply, encode_auth_reply);
     check(data, decode_operation_reply, encode_operation_reply);
     if let Some(request) = check(data, decode_request, encode_request)
-        && let Socks6Command::Connect(target) = &request.command
+        && let Socks6Command::Connect(target) | Socks6Command::Bind(target) = &request.command
     {
         assert_eq!(host::parse(&target.host), Ok(target.host.clone()));
     }

@@ -51,7 +51,7 @@ pub use acme::{Acme, AcmeChallenge, AcmeExternalAccount};
 pub use answer::{AltSvc, AnswerChanges};
 pub use attach::{Attach, AttachAs, AttachDetails};
 pub use authorize::{Authorize, AuthorizeBody, AuthorizeCache, AuthorizeKind, Fail};
-pub use bind::Bind;
+pub use bind::{Bind, BindTcp};
 pub use broadcast::{Broadcast, Otherwise, Reply};
 pub use capture::Capture;
 pub use chain::Chain;

@@ -90,7 +90,7 @@ pub struct Route {
     #[serde(default)]
     pub attach: Option<AttachAs>,
     /// Take CONNECT-UDP without a target on this route, which has `terminate: true`: sockets for
-    /// any peers that the client names, within `egress`. Default: they are refused.
+    /// any peers that the client names, within `egress`; with `tcp`, ports for the connection of a target. Default: they are refused.
     #[serde(default)]
     pub bind: Option<Bind>,
     /// Answer here.

@@ -1,12 +1,21 @@
-//! Checks of CONNECT-UDP Bind.
+//! Checks of sockets that wait for peers.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use hermes_config::model::{Document, Terminate};
 
 use super::report::{Check, Report};
 
-pub(super) const CHECKS: &[Check] = &[action, addresses];
+/// Ports that may be opened for connections of targets: each is tried until one is free.
+#[doc(alias = "bound")]
+const MOST_PORTS: u16 = 1024;
+
+/// The longest time for which a port waits.
+#[doc(alias = "bound")]
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+pub(super) const CHECKS: &[Check] = &[action, addresses, connections];
 
 fn action(document: &Document, report: &mut Report) {
     for (index, route) in document.routes.iter().enumerate() {
@@ -46,6 +55,38 @@ fn addresses(document: &Document, report: &mut Report) {
                 format!("{path}.public"),
                 reason,
                 "give as many as in `listen`, in the same order",
+            );
+        }
+    }
+}
+
+fn connections(document: &Document, report: &mut Report) {
+    for (index, route) in document.routes.iter().enumerate() {
+        let Some(tcp) = route.bind.as_ref().and_then(|bind| bind.tcp.as_ref()) else {
+            continue;
+        };
+        let path = format!("routes[{index}].bind.tcp");
+        if tcp.ports.high - tcp.ports.low >= MOST_PORTS {
+            report.add(
+                format!("{path}.ports"),
+                format!("`{}` is more than {MOST_PORTS} ports", tcp.ports),
+                "write a smaller range, such as `40000-40099`",
+            );
+        }
+        if let Some(wait) = tcp.wait
+            && (wait.0.is_zero() || wait.0 > LONGEST_WAIT)
+        {
+            report.add(
+                format!("{path}.wait"),
+                format!("a port waits between 1ms and {} s", LONGEST_WAIT.as_secs()),
+                "write a time such as `2m`",
+            );
+        }
+        if tcp.per_user == Some(0) {
+            report.add(
+                format!("{path}.per_user"),
+                "no one may wait for a connection",
+                "write 1 or more, or remove `tcp`",
             );
         }
     }

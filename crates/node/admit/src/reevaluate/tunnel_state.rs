@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_http::RequestHead;
 use hermes_http::h1::client::Receiver;
+use hermes_http::{Kind, RequestHead};
 use hermes_identity::Proof;
 use hermes_net::clock::unix_seconds;
+use hermes_proto::tcp_bind;
 use hermes_rules::attach::permits;
 use hermes_rules::reevaluate::{Destination, End, Reason, Tunnel, Verdict};
 use hermes_rules::route::Act;
@@ -153,6 +154,14 @@ impl Opened {
 /// The listener by whose tunnel of IP packets a route leaves.
 fn by_ip(route: &CompiledRoute) -> Option<&str> {
     route.config.terminate.as_ref()?.ip()
+}
+
+/// Whether the route lets no one wait for a connection, as the tunnel does or did.
+fn forbids_listening(route: &CompiledRoute, head: &RequestHead) -> bool {
+    let bind = route.config.bind.as_ref();
+    matches!(head.kind(), Kind::Connect | Kind::ConnectTcp)
+        && tcp_bind::is_asked_for(&head.fields)
+        && bind.is_none_or(|bind| bind.tcp.is_none())
 }
 
 /// The request of an open tunnel: that which arrived, where neither identity nor rules have changed it.
@@ -537,6 +546,7 @@ impl TunnelState {
         let binds = target.is_any() && opened.upstream.is_none();
         if by_ip(route) != opened.by_ip.as_deref()
             || binds && route.config.bind.is_none()
+            || opened.upstream.is_none() && forbids_listening(route, &asked)
             || opened.attached.is_none() && !permits_upgrade(route, &asked)
         {
             return Verdict::Ended(Reason::OtherAction(route.name.to_string()));

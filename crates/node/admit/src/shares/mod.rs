@@ -3,12 +3,14 @@
 pub mod reports;
 pub mod sessions;
 pub mod sources;
+pub mod waiting_ports;
 
 use hermes_net::turns::{TurnBounds, Turns};
 
 use reports::ReportRates;
 use sessions::Sessions;
 use sources::{Sources, Users};
+use waiting_ports::WaitingPorts;
 
 /// The shares that sources and users have of the listeners.
 #[derive(Default)]
@@ -21,6 +23,8 @@ pub struct Shares {
     pub sessions: Sessions,
     /// Reports of hops.
     pub reports: ReportRates,
+    /// Ports that wait for the connection of a target.
+    pub waiting_ports: WaitingPorts,
 }
 
 /// Flows of tunnels that begin at once: each costs a worker some 100 us until it waits for its target.

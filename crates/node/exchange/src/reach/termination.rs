@@ -168,7 +168,7 @@ impl<'a> Termination<'a> {
 }
 
 /// Both directions of a connection.
-fn halves(stream: Stream) -> Duplex {
+pub(crate) fn halves(stream: Stream) -> Duplex {
     let (read, write) = stream.split();
     Duplex {
         incoming: Incoming::H1(h1::BodyReceiver::bytes(read)),

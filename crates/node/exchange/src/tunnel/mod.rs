@@ -4,6 +4,7 @@ mod beyond;
 pub(crate) mod bridges;
 pub(crate) mod bytes;
 pub(crate) mod early_answer;
+pub(crate) mod listening;
 pub(crate) mod outlive;
 mod segment_maker;
 pub(crate) mod segments;

@@ -14,6 +14,7 @@ use http::HeaderValue;
 
 use super::bridges::{self, Bridges};
 use super::bytes::ByteTunnel;
+use super::listening;
 use super::outlive::far::{self, NewSession};
 use crate::carried::Carried;
 use crate::datagrams::{DatagramTunnel, udp_bind};
@@ -40,14 +41,16 @@ pub(crate) async fn bytes(
             return Err(Failed::untouched(arrival, refusal));
         }
     };
+    if listening::is_asked_for(&arrival) {
+        return Box::pin(listening::open(routed, arrival, next, bridges)).await;
+    }
     let may_outlive = bridges.is_none() && arrival.kind() != Kind::Upgrade;
     let asked = far::asked(&mut arrival).filter(|_| may_outlive);
     if let Some(Request::Again(ticket)) = asked {
         return Box::pin(far::resume(routed, arrival, next, ticket)).await;
     }
 
-    let dialled = dial(routed, &mut arrival, next, asked.is_some()).await;
-    let (target, session) = match dialled {
+    let (target, session) = match dial(routed, &mut arrival, next, asked.is_some()).await {
         Ok(dialled) => dialled,
         Err(refusal) => {
             return Err(Failed::untouched(arrival, refusal));

@@ -104,7 +104,7 @@ async fn a_refusal_says_its_reason_and_ends_the_connection() {
         (1, named("elsewhere.test"), 4),
         (1, named("gone.test"), 1),
         (1, address("127.0.0.1:0".parse().unwrap()), 1),
-        (2, address("127.0.0.1:80".parse().unwrap()), 7),
+        (2, address("127.0.0.1:80".parse().unwrap()), 2),
         (9, address("127.0.0.1:80".parse().unwrap()), 7),
         (1, vec![2, 0, 0, 0, 0, 0, 0], 8),
         (1, named("a b"), 4),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too")]
 
 mod associations;
+mod binds;
 mod connections;
 mod hops;
 mod hostile;

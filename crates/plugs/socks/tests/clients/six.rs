@@ -107,7 +107,7 @@ async fn names_and_refusals_are_as_in_other_versions() {
         (request(CONNECT, CLOSED.parse().unwrap(), &[]), 5),
         (request(CONNECT, outside, &[]), 2),
         (request(CONNECT, nowhere(), &[]), 1),
-        (request(2, target, &[]), 7),
+        (request(2, target, &[]), 2),
         (request(3, target, &[]), 7),
         (request(NOOP, nowhere(), &[]), 0),
     ] {

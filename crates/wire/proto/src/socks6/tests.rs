@@ -55,7 +55,14 @@ fn a_request_has_a_command_and_an_address() {
         &plain(connect("name", 443)),
     );
     is_request(b"\x06\0\0\0\0\0\0\x01\0\0\0\0", &plain(Socks6Command::Noop));
-    for code in [2, 3, 77] {
+    is_request(
+        b"\x06\x02\0\0\0\x15\0\x01\xc0\0\x02\x01",
+        &plain(Socks6Command::Bind(SocksTarget {
+            host: "192.0.2.1".to_owned(),
+            port: 21,
+        })),
+    );
+    for code in [3, 77] {
         let bytes = [6, code, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
         is_request(&bytes, &plain(Socks6Command::Other(code)));
     }
