@@ -4,12 +4,13 @@ use hermes_areas::AreasPlug;
 use hermes_config::{Loaded, Problems, Unsound};
 use hermes_plug::Plugs;
 
-/// SOCKS, the relay, functions on the way of exchanges, the cache, and areas without a node that could follow them.
+/// SOCKS, the relay, functions on the way of exchanges, the cache, pacing, and areas without a node that could follow them.
 pub fn plugs() -> Plugs {
     let ways = hermes_relay::register(hermes_socks::register(Plugs::new()));
     let functions = hermes_functions::register(ways);
     let caches = hermes_cache::register(functions);
-    hermes_areas::register(caches, &AreasPlug::default())
+    let paced = hermes_pace::register(caches);
+    hermes_areas::register(paced, &AreasPlug::default())
 }
 
 /// Everything that is wrong with a configuration for this program.

@@ -45,7 +45,7 @@ const FOLDERS: &[Folder] = &[
     },
     Folder {
         name: "plugs",
-        crates: "custody socks relay functions cache areas",
+        crates: "custody socks relay functions cache pace areas",
         knows: "wire decide machine observe identity packet plug",
         tests_know: "node",
     },

@@ -52,6 +52,7 @@ mod overlay_resumed;
 mod overlay_way;
 mod own_authority;
 mod pac;
+mod pace;
 mod packets;
 mod policy;
 mod records;

@@ -1,0 +1,215 @@
+//! A request on its way to an origin that bounds its rate: it waits for its turn, is sent, and comes again where the origin refuses it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use hermes_config::Problem;
+use hermes_http::{Incoming, RequestHead, ResponseHead};
+use hermes_net::memory::Owner;
+use hermes_plug::refusal::Refusal;
+use hermes_plug::target::Target;
+use hermes_plug::{Handler, HandlerRequest, Handling, Onward, Response, Settings, Waits};
+use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
+
+use crate::kept::Content;
+use crate::origin::{NotSent, Origin};
+use crate::origins::Origins;
+use crate::settings::{Mode, PaceSettings, Rules, Share};
+use crate::turns::NoRoom;
+use crate::words::Told;
+
+/// Holds requests until their origin has room.
+pub(crate) struct Pace {
+    origins: Arc<Origins>,
+    rules: Rules,
+}
+
+/// A request that is paced.
+struct Paced {
+    origin: Arc<Origin>,
+    head: RequestHead,
+    who: Owner,
+    onward: Onward,
+    waits: Waits,
+    deadline: Instant,
+}
+
+impl Pace {
+    /// With every default.
+    pub(crate) fn new(origins: Arc<Origins>) -> Self {
+        let rules = PaceSettings::default().rules();
+        Self {
+            origins,
+            rules: rules.expect("the defaults are right"),
+        }
+    }
+
+    fn make(
+        origins: Arc<Origins>,
+        settings: &PaceSettings,
+    ) -> Result<Arc<dyn Handler>, Vec<Problem>> {
+        let rules = settings.rules()?;
+        Ok(Arc::new(Self { origins, rules }))
+    }
+
+    async fn answer(&self, request: HandlerRequest) -> Result<Response, Refusal> {
+        let HandlerRequest {
+            head,
+            content,
+            target,
+            user,
+            source,
+            onward,
+            waits,
+            ..
+        } = request;
+        let onward = onward.ok_or_else(|| {
+            let details = "`pace` is for `through` of a route";
+            Refusal::new(ProxyError::ProxyConfigurationError, details)
+        })?;
+
+        let who = Owner::of(user.as_deref(), &source.peer);
+        let now = Instant::now();
+        let name = self.origin_name(&onward, &head, &target, &who);
+        let origin = self.origins.of(self.rules.mode, name, now);
+        let origin = origin.ok_or_else(|| {
+            let details = "too many origins are paced at once";
+            Refusal::new(ProxyError::ConnectionLimitReached, details)
+        })?;
+        let content = Content::keep(content.into_incoming(), &who, self.rules.kept).await;
+        let content = content.map_err(|_| Refusal::client_gone("its content has broken off"))?;
+        let wait =
+            wished_wait(&head.fields).map_or(self.rules.wait, |wish| wish.min(self.rules.wait));
+        let paced = Paced {
+            origin,
+            head,
+            who,
+            onward,
+            waits,
+            deadline: now + wait,
+        };
+        let (head, content) = paced.send(content).await?;
+        Ok(Response::Stream(head, content))
+    }
+
+    fn origin_name(
+        &self,
+        onward: &Onward,
+        head: &RequestHead,
+        target: &Target,
+        who: &Owner,
+    ) -> String {
+        let scheme = head
+            .scheme
+            .as_ref()
+            .map_or("http", |scheme| scheme.as_str());
+        let origin = format!("{scheme}://{} by {}", target.canonical(), onward.upstream());
+        match self.rules.share {
+            Share::Origin => origin,
+            Share::User => format!("{origin} of {who}"),
+        }
+    }
+}
+
+impl Paced {
+    /// Sends the request, as often as there is time for it.
+    async fn send(self, mut content: Content) -> Result<(ResponseHead, Incoming), Refusal> {
+        let mut refused: Option<(ResponseHead, Incoming)> = None;
+        loop {
+            self.waits.say(format!("a turn at {}", self.origin.name));
+            let turn = self
+                .origin
+                .turn(&self.who, self.deadline, refused.is_some());
+            let permit = match (turn.await, refused.take()) {
+                (Ok(permit), _) => permit,
+                // The origin's own words say more than ours.
+                (Err(_), Some(answer)) => return Ok(answer),
+                (Err(reason), None) => return Err(self.not_sent(reason)),
+            };
+            self.waits.over();
+
+            let (incoming, kept) = content.send();
+            let (answer, incoming) = self.onward.send(self.head.clone(), incoming).await?;
+            let told = Told::of(&answer.fields, SystemTime::now());
+            let is_refused = is_refused(self.origin.mode, answer.status, &told);
+            permit.answered(is_refused, told);
+            match kept {
+                Some(kept) if is_refused && self.may_come_again(answer.status) => {
+                    content = Content::Kept(kept);
+                    refused = Some((answer, incoming));
+                }
+                _ => return Ok((answer, incoming)),
+            }
+        }
+    }
+
+    /// Whether the origin has done nothing, or doing it twice does no harm (RFC 9110, section 9.2.2).
+    fn may_come_again(&self, status: StatusCode) -> bool {
+        status == StatusCode::TOO_MANY_REQUESTS || self.head.method.is_idempotent()
+    }
+
+    fn not_sent(&self, reason: NotSent) -> Refusal {
+        let (details, wait) = match reason {
+            NotSent::NoRoom(NoRoom::OfUser) => ("too many requests of this user wait", 1),
+            NotSent::NoRoom(NoRoom::InAll) => ("too many requests wait", 1),
+            NotSent::TooLate(wait) => ("its turn would come too late", wait.as_secs() + 1),
+        };
+        let fields = Fields::from_iter([(RETRY_AFTER, HeaderValue::from(wait))]);
+        Refusal::new(
+            ProxyError::HttpRequestDenied,
+            format!("pace: {details} for {}", self.origin.name),
+        )
+        .status(StatusCode::TOO_MANY_REQUESTS)
+        .fields(fields)
+    }
+}
+
+/// Whether an origin refuses a request for want of room.
+fn is_refused(mode: Mode, status: StatusCode, told: &Told) -> bool {
+    match mode {
+        Mode::Learned => {
+            status == StatusCode::TOO_MANY_REQUESTS
+                || status == StatusCode::SERVICE_UNAVAILABLE && told.retry_after.is_some()
+        }
+        // Those of the paper.
+        Mode::Atb | Mode::Aatb => {
+            matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504)
+        }
+    }
+}
+
+/// The longest time that a client says it waits: `Prefer: wait=10` (RFC 7240, section 4.3).
+fn wished_wait(fields: &Fields) -> Option<Duration> {
+    let text = fields.get("prefer")?;
+    let wishes = Parser::new(text.as_bytes()).parse::<Dictionary>().ok()?;
+    match wishes.get("wait")? {
+        ListEntry::Item(item) => match item.bare_item {
+            BareItem::Integer(seconds) => {
+                Some(Duration::from_secs(u64::try_from(i64::from(seconds)).ok()?))
+            }
+            _ => None,
+        },
+        ListEntry::InnerList(_) => None,
+    }
+}
+
+impl Handler for Pace {
+    fn handle(&self, request: HandlerRequest) -> Handling<'_> {
+        Box::pin(self.answer(request))
+    }
+
+    fn stands_between(&self) -> bool {
+        true
+    }
+
+    fn settings(&self) -> Option<Settings<dyn Handler>> {
+        let origins = self.origins.clone();
+        Some(Settings::<dyn Handler>::new(
+            move |settings: PaceSettings| Self::make(origins.clone(), &settings),
+        ))
+    }
+}

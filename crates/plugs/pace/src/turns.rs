@@ -1,0 +1,138 @@
+//! Those who wait for an origin: users take turns, and each user's requests go in their order.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use hermes_net::memory::Owner;
+use tokio::sync::Notify;
+
+/// Requests of one user that wait for one origin.
+#[doc(alias = "bound")]
+const BY_USER: usize = 1000;
+
+/// Requests that wait for one origin.
+#[doc(alias = "bound")]
+const IN_ALL: usize = 10_000;
+
+/// There is no room for another one that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    OfUser,
+    InAll,
+}
+
+/// One that waits.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) who: Owner,
+    /// Told when it may be its turn.
+    pub(crate) turn: Notify,
+}
+
+/// Those who wait.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    /// Users, the next one first.
+    users: VecDeque<Owner>,
+    waiting: HashMap<Owner, VecDeque<Arc<Ticket>>>,
+    count: usize,
+}
+
+impl Turns {
+    /// Adds a request at the end of its user's. One that comes again after a refusal stands at their head.
+    pub(crate) fn enter(&mut self, who: &Owner, is_first: bool) -> Result<Arc<Ticket>, NoRoom> {
+        let own = self.waiting.get(who).map_or(0, VecDeque::len);
+        if own >= BY_USER {
+            return Err(NoRoom::OfUser);
+        }
+        if self.count >= IN_ALL {
+            return Err(NoRoom::InAll);
+        }
+        let ticket = Arc::new(Ticket {
+            who: who.clone(),
+            turn: Notify::new(),
+        });
+        let waiting = self.waiting.entry(who.clone()).or_default();
+        if waiting.is_empty() {
+            self.users.push_back(who.clone());
+        }
+        match is_first {
+            true => waiting.push_front(ticket.clone()),
+            false => waiting.push_back(ticket.clone()),
+        }
+        self.count += 1;
+        Ok(ticket)
+    }
+
+    /// The request whose turn it is.
+    pub(crate) fn next(&self) -> Option<&Arc<Ticket>> {
+        self.waiting.get(self.users.front()?)?.front()
+    }
+
+    /// Takes a request out: its user's next one comes after those of others.
+    pub(crate) fn take(&mut self, ticket: &Arc<Ticket>) {
+        let Some(waiting) = self.waiting.get_mut(&ticket.who) else {
+            return;
+        };
+        let before = waiting.len();
+        let was_next = waiting
+            .front()
+            .is_some_and(|first| Arc::ptr_eq(first, ticket));
+        waiting.retain(|other| !Arc::ptr_eq(other, ticket));
+        self.count -= before - waiting.len();
+        let is_over = waiting.is_empty();
+
+        let at = self.users.iter().position(|who| *who == ticket.who);
+        match at {
+            Some(at) if is_over => {
+                self.users.remove(at);
+                self.waiting.remove(&ticket.who);
+            }
+            Some(0) if was_next => self.users.rotate_left(1),
+            _ => {}
+        }
+    }
+
+    /// Requests that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_with_one_request_waits_for_one_of_each_other_user_at_most() {
+        let mut turns = Turns::default();
+        let [many, one] = ["many", "one"].map(|name| Owner::User(name.into()));
+        for _ in 0..100 {
+            turns.enter(&many, false).unwrap();
+        }
+        turns.enter(&one, false).unwrap();
+        let mut order = Vec::new();
+        while let Some(next) = turns.next().cloned() {
+            order.push(next.who.clone());
+            turns.take(&next);
+        }
+        assert_eq!(order.len(), 101);
+        assert_eq!(order[..3], [many.clone(), one, many]);
+    }
+
+    #[test]
+    fn one_that_leaves_takes_no_turn_and_one_user_has_a_bound() {
+        let mut turns = Turns::default();
+        let [many, one] = ["many", "one"].map(|name| Owner::User(name.into()));
+        let first = turns.enter(&many, false).unwrap();
+        let second = turns.enter(&one, false).unwrap();
+        turns.take(&first);
+        assert!(Arc::ptr_eq(turns.next().unwrap(), &second));
+        for _ in 0..BY_USER {
+            turns.enter(&many, false).unwrap();
+        }
+        assert_eq!(turns.enter(&many, false).unwrap_err(), NoRoom::OfUser);
+        assert!(turns.enter(&one, true).is_ok());
+        assert_eq!(turns.len(), BY_USER + 2);
+    }
+}
