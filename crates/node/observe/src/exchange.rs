@@ -1,5 +1,6 @@
 //! The guard of one exchange: the facts that are learnt on its way.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
@@ -38,6 +39,16 @@ pub struct Exchange {
     /// The descriptor that it holds of its user's share.
     held: OnceLock<Share>,
     eviction: Eviction,
+    /// Its path, where that is a secret.
+    hidden: OnceLock<Box<HiddenPath>>,
+}
+
+/// A path that is a secret.
+#[derive(Debug)]
+struct HiddenPath {
+    path: String,
+    /// The text in its place.
+    shown: String,
 }
 
 /// Whether an exchange has to make room for another.
@@ -56,6 +67,29 @@ impl Exchange {
             live,
             held: OnceLock::new(),
             eviction: Eviction::default(),
+            hidden: OnceLock::new(),
+        }
+    }
+
+    /// Its path is a secret: `shown` is written in its place, also where a reason has it. To be called before anything else is noted.
+    pub fn hide_path(&self, path: &str, shown: String) {
+        let path = path.to_owned();
+        let _ = self.hidden.set(Box::new(HiddenPath { path, shown }));
+    }
+
+    /// The text in the place of its path, if that is a secret.
+    pub fn shown_path(&self) -> Option<&str> {
+        self.hidden.get().map(|hidden| &*hidden.shown)
+    }
+
+    /// A text without the path, if that is a secret.
+    pub fn without_secret<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.hidden.get() {
+            // An empty one would be found everywhere.
+            Some(hidden) if hidden.path.len() > 1 && text.contains(&hidden.path) => {
+                text.replace(&hidden.path, &hidden.shown).into()
+            }
+            _ => text.into(),
         }
     }
 
@@ -284,6 +318,7 @@ impl Exchange {
 
     /// A filter's decision, and the reason.
     pub fn filtered(&self, decision: &str) {
+        let decision = &*self.without_secret(decision);
         tracing::debug!(target: LOG, exchange = %self.live.id, ?decision, "was asked about");
         self.live
             .facts
@@ -401,6 +436,7 @@ impl Exchange {
     /// `connection_refused: 192.0.2.1:80`. Only the first end counts.
     pub fn finish(&self, reason: &str) {
         if self.live.end_once() {
+            let reason = &*self.without_secret(reason);
             if class_of(reason) == CLIENT_CLOSED {
                 self.live.status.store(CLIENT_GONE, Ordering::Relaxed);
             }

@@ -66,6 +66,11 @@ pub trait Handler: Send + Sync {
     fn stands_between(&self) -> bool {
         false
     }
+
+    /// Whether the paths of its requests are secrets, which appear in no record or log. Default: no.
+    fn hides_paths(&self) -> bool {
+        false
+    }
 }
 
 /// An answer on its way.

@@ -240,4 +240,9 @@ impl Handler for Aggregate {
     fn stands_between(&self) -> bool {
         true
     }
+
+    /// Who knows the URI of a channel may read it.
+    fn hides_paths(&self) -> bool {
+        true
+    }
 }

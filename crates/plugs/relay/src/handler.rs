@@ -124,6 +124,11 @@ impl Handler for Relay {
         Box::pin(self.answer(request))
     }
 
+    /// Who knows the URI of a channel may read it.
+    fn hides_paths(&self) -> bool {
+        true
+    }
+
     fn settings(&self) -> Option<Settings<dyn Handler>> {
         let space = self.space.clone();
         Some(Settings::new(move |settings: RelaySettings| {

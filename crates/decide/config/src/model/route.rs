@@ -30,6 +30,10 @@ pub struct Route {
     /// Conditions on the exchange. Default: any exchange.
     #[serde(default, rename = "match")]
     pub matches: Match,
+    /// Paths of this route are secrets, such as those of channels that no one can guess: records, `top`, `why`, traces and logs show the part that
+    /// stands in `match`, and a hash in the place of the rest. Handlers of channels (`relay`) hide theirs anyway. Default: false.
+    #[serde(default)]
+    pub hide_path: bool,
     /// Fields set before the exchange leaves (existing values are replaced).
     #[serde(default)]
     pub set: IndexMap<String, Template>,

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Author, mask};
 use crate::filter;
+use crate::snapshot::hidden_paths;
 
 /// A decision whose subject is known and whose result is not.
 pub struct DecisionDraft {
@@ -174,7 +175,7 @@ impl DecisionDraft {
             exchange,
             again,
         } = *scene;
-        let mut erased = self.erased;
+        let (input, mut erased) = hidden_paths::erase(exchange, self.input, self.erased);
         let own = json!({
             "exchange": exchange.id().to_string(),
             "phase": self.author.phase.word(),
@@ -200,7 +201,7 @@ impl DecisionDraft {
         event.insert("path".to_owned(), self.author.decision.into());
         event.insert("requested_by".to_owned(), source.into());
         event.insert("timestamp".to_owned(), began.into());
-        event.insert("input".to_owned(), self.input);
+        event.insert("input".to_owned(), input);
         event.insert("result".to_owned(), result.rego_answer(&mut erased));
 
         if let Some(error) = result.error() {

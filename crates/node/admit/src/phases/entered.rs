@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use hermes_http::Kind;
+use hermes_http::{Kind, RequestHead};
 use hermes_net::StreamInfo;
 use hermes_observe::{Begin, Exchange};
 use hermes_plug::arrival::Arrival;
+use hermes_plug::target::Target;
 use http::Version;
 
 use crate::entrance::Entrance;
@@ -67,6 +68,19 @@ impl Entered {
             exchange,
             source,
             is_behind_proxy,
+        }
+    }
+
+    /// Notes its target, without a path that is a secret.
+    pub(crate) fn note_target(&self, head: &RequestHead, target: &Target) {
+        let listener = &self.listener.name;
+        match head.kind() {
+            Kind::Message | Kind::Upgrade => {
+                self.snapshot
+                    .note_target(&self.exchange, head, target, &self.source, listener);
+            }
+            // The path of a tunnel says its target once more.
+            _ => self.exchange.target(target.with_path("")),
         }
     }
 

@@ -57,8 +57,7 @@ pub(crate) async fn identify(
         // A request that this node wrote does not follow the templates of the listener.
         Some(_) => Target::of(head, &Forms::OWN, tls)?,
     };
-    let has_path = matches!(head.kind(), Kind::Message | Kind::Upgrade);
-    exchange.target(target.with_path(if has_path { head.path() } else { "" }));
+    entered.note_target(head, &target);
 
     let entry = entered.entry();
     entry.verify().inspect_err(|_| entered.entrance.dismiss())?;

@@ -15,6 +15,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_proto::refusal_id::RefusalId;
 use hermes_rules::judge::{Phase, Step};
+use http::header::REFERER;
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -145,6 +146,17 @@ impl Cause {
 }
 
 impl Circumstances<'_> {
+    /// The kept part of the request, without a path that is a secret.
+    fn kept_head(&self) -> Option<RequestHead> {
+        let mut kept = self.head.and_then(kept)?;
+        if let Some(shown) = self.exchange.and_then(Exchange::shown_path) {
+            // Its beginning stands in the document, so that routes are found by it as before.
+            kept.path = Some(shown.parse().ok()?);
+            kept.fields.remove(REFERER);
+        }
+        Some(kept)
+    }
+
     /// The place in the document that the exchange had come to: the upstream that it was sent to, its route, or its listener.
     fn place(&self, learnt: Option<&Learnt>) -> (Phase, String) {
         let upstream = learnt.and_then(|learnt| learnt.view.upstream.as_deref());
@@ -168,7 +180,11 @@ impl LastRefusals {
         let (phase, path) = cause
             .at
             .unwrap_or_else(|| circumstances.place(learnt.as_ref()));
-        let mut said = cause.said;
+        let exchange = circumstances.exchange;
+        let mut said = match exchange {
+            Some(exchange) => exchange.without_secret(&cause.said).into_owned(),
+            None => cause.said,
+        };
         said.truncate(said.floor_char_boundary(REASON_BYTES));
         said.shrink_to_fit();
 
@@ -180,7 +196,7 @@ impl LastRefusals {
             source: without_chain(circumstances.source),
             instead: circumstances.instead,
             learnt,
-            head: circumstances.head.and_then(kept).map(Box::new),
+            head: circumstances.kept_head().map(Box::new),
             last: Step { phase, path, said },
             status: cause.status,
         });

@@ -3,6 +3,7 @@
 //! It is immutable. An exchange keeps the one that it began with; knowledge from run time lives elsewhere.
 
 mod address_rules;
+pub(crate) mod hidden_paths;
 mod known_user;
 mod limit_log;
 mod listener;
@@ -127,7 +128,7 @@ impl Snapshot {
         };
 
         let listeners = building.all(&mut problems);
-        let reports = ReportSinks::read(document, record.clone(), &mut problems);
+        let mut reports = ReportSinks::read(document, record.clone(), &mut problems);
         remote_device::check(document, &mut problems);
         let policies = plugged(document, plugs, &mut problems);
         let node = node_of(&loaded, previous, &mut problems);
@@ -137,6 +138,7 @@ impl Snapshot {
 
         let rules = compile(document, plugs, &node, &upstreams)
             .map_err(|unfit| Problems(vec![places.placed(unfit_route(unfit))]))?;
+        reports.hidden_paths = hidden_paths::of(document, plugs, &rules.names);
         Ok(Draft(Self {
             revision: previous.map_or(1, |previous| previous.revision + 1),
             node: ThisNode::new(node, credentials),

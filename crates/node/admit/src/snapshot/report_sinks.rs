@@ -4,6 +4,7 @@ use hermes_config::Problem;
 use hermes_config::model::{ClientTls, Document, HttpUrl};
 use hermes_net::quic::Record;
 use hermes_observe::Destination;
+use hermes_rules::route::HiddenPaths;
 use hermes_upstream::client_tls;
 
 use crate::decision_log::DecisionLog;
@@ -16,6 +17,8 @@ pub struct ReportSinks {
     pub decisions: Option<Box<DecisionLog>>,
     /// The traces and secrets of QUIC connections that are written down for debugging.
     pub connections: Record,
+    /// Paths that none of them get.
+    pub(super) hidden_paths: HiddenPaths,
 }
 
 impl ReportSinks {
@@ -42,6 +45,7 @@ impl ReportSinks {
             collector,
             decisions,
             connections,
+            hidden_paths: HiddenPaths::default(),
         }
     }
 }

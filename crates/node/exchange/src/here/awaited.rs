@@ -38,7 +38,9 @@ pub(crate) fn record(
         own.listener.telemetry.clone(),
     );
     exchange.method(head.wire_method());
-    exchange.target(target.with_path(head.path()));
+    let listener = &own.listener.name;
+    own.snapshot
+        .note_target(&exchange, head, target, &own.source, listener);
     if let Some(user) = user {
         exchange.user(user);
     }

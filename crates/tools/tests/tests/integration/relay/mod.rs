@@ -6,6 +6,7 @@ mod forms;
 mod patterns;
 mod program;
 mod script;
+mod secrets;
 mod subscriber;
 mod subscriptions;
 
