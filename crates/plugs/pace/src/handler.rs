@@ -11,25 +11,26 @@ use hermes_plug::target::Target;
 use hermes_plug::{Handler, HandlerRequest, Handling, Onward, Response, Settings, Waits};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use http::header::RETRY_AFTER;
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
+use crate::keeper::{Borrowed, Borrower, Keeper, Turn};
 use crate::kept::Content;
 use crate::origin::{NotSent, Origin};
-use crate::origins::Origins;
 use crate::settings::{Mode, PaceSettings, Rules, Share};
-use crate::turns::NoRoom;
+use crate::shared::Shared;
 use crate::words::Told;
 
 /// Holds requests until their origin has room.
 pub(crate) struct Pace {
-    origins: Arc<Origins>,
+    shared: Arc<Shared>,
     rules: Rules,
 }
 
 /// A request that is paced.
 struct Paced {
+    shared: Arc<Shared>,
+    borrower: Option<Borrower>,
     origin: Arc<Origin>,
     head: RequestHead,
     who: Owner,
@@ -40,20 +41,20 @@ struct Paced {
 
 impl Pace {
     /// With every default.
-    pub(crate) fn new(origins: Arc<Origins>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let rules = PaceSettings::default().rules();
         Self {
-            origins,
+            shared,
             rules: rules.expect("the defaults are right"),
         }
     }
 
     fn make(
-        origins: Arc<Origins>,
+        shared: Arc<Shared>,
         settings: &PaceSettings,
     ) -> Result<Arc<dyn Handler>, Vec<Problem>> {
         let rules = settings.rules()?;
-        Ok(Arc::new(Self { origins, rules }))
+        Ok(Arc::new(Self { shared, rules }))
     }
 
     async fn answer(&self, request: HandlerRequest) -> Result<Response, Refusal> {
@@ -64,18 +65,24 @@ impl Pace {
             user,
             source,
             onward,
+            opener,
             waits,
             ..
         } = request;
-        let onward = onward.ok_or_else(|| {
-            let details = "`pace` is for `through` of a route";
-            Refusal::new(ProxyError::ProxyConfigurationError, details)
-        })?;
-
         let who = Owner::of(user.as_deref(), &source.peer);
+        let Some(onward) = onward else {
+            let keeper = Keeper {
+                origins: &self.shared.origins,
+                permits: &self.shared.permits,
+            };
+            return keeper
+                .answer(&head.method, content.into_incoming(), &who)
+                .await;
+        };
+
         let now = Instant::now();
         let name = self.origin_name(&onward, &head, &target, &who);
-        let origin = self.origins.of(self.rules.mode, name, now);
+        let origin = self.shared.origins.of(self.rules.mode, name, now);
         let origin = origin.ok_or_else(|| {
             let details = "too many origins are paced at once";
             Refusal::new(ProxyError::ConnectionLimitReached, details)
@@ -84,7 +91,11 @@ impl Pace {
         let content = content.map_err(|_| Refusal::client_gone("its content has broken off"))?;
         let wait =
             wished_wait(&head.fields).map_or(self.rules.wait, |wish| wish.min(self.rules.wait));
+        let borrower = self.rules.keeper.clone();
+        let borrower = borrower.map(|keeper| Borrower { opener, keeper });
         let paced = Paced {
+            shared: self.shared.clone(),
+            borrower,
             origin,
             head,
             who,
@@ -107,7 +118,11 @@ impl Pace {
             .scheme
             .as_ref()
             .map_or("http", |scheme| scheme.as_str());
-        let origin = format!("{scheme}://{} by {}", target.canonical(), onward.upstream());
+        let mut origin = format!("{scheme}://{}", target.canonical());
+        // Nodes that share a keeper may have other names for one way.
+        if self.rules.keeper.is_none() {
+            origin = format!("{origin} by {}", onward.upstream());
+        }
         match self.rules.share {
             Share::Origin => origin,
             Share::User => format!("{origin} of {who}"),
@@ -121,14 +136,11 @@ impl Paced {
         let mut refused: Option<(ResponseHead, Incoming)> = None;
         loop {
             self.waits.say(format!("a turn at {}", self.origin.name));
-            let turn = self
-                .origin
-                .turn(&self.who, self.deadline, refused.is_some());
-            let permit = match (turn.await, refused.take()) {
-                (Ok(permit), _) => permit,
+            let turn = match (self.turn(refused.is_some()).await, refused.take()) {
+                (Ok(turn), _) => turn,
                 // The origin's own words say more than ours.
                 (Err(_), Some(answer)) => return Ok(answer),
-                (Err(reason), None) => return Err(self.not_sent(reason)),
+                (Err(reason), None) => return Err(reason.refusal(&self.origin.name)),
             };
             self.waits.over();
 
@@ -136,7 +148,7 @@ impl Paced {
             let (answer, incoming) = self.onward.send(self.head.clone(), incoming).await?;
             let told = Told::of(&answer.fields, SystemTime::now());
             let is_refused = is_refused(self.origin.mode, answer.status, &told);
-            permit.answered(is_refused, told);
+            turn.answered(is_refused, told);
             match kept {
                 Some(kept) if is_refused && self.may_come_again(answer.status) => {
                     content = Content::Kept(kept);
@@ -147,24 +159,27 @@ impl Paced {
         }
     }
 
+    /// Waits for the turn of the request: at the keeper, and here where that fails.
+    async fn turn(&self, is_again: bool) -> Result<Turn, NotSent> {
+        if let Some(borrower) = &self.borrower {
+            let wait = self.deadline.saturating_duration_since(Instant::now());
+            let origin = &self.origin;
+            match borrower
+                .borrow(&origin.name, origin.mode, wait, is_again)
+                .await
+            {
+                Borrowed::Turn(turn) => return Ok(turn),
+                Borrowed::Refused(reason) => return Err(reason),
+                Borrowed::Fails => self.shared.alone(),
+            }
+        }
+        let turn = self.origin.turn(&self.who, self.deadline, is_again);
+        turn.await.map(Turn::Own)
+    }
+
     /// Whether the origin has done nothing, or doing it twice does no harm (RFC 9110, section 9.2.2).
     fn may_come_again(&self, status: StatusCode) -> bool {
         status == StatusCode::TOO_MANY_REQUESTS || self.head.method.is_idempotent()
-    }
-
-    fn not_sent(&self, reason: NotSent) -> Refusal {
-        let (details, wait) = match reason {
-            NotSent::NoRoom(NoRoom::OfUser) => ("too many requests of this user wait", 1),
-            NotSent::NoRoom(NoRoom::InAll) => ("too many requests wait", 1),
-            NotSent::TooLate(wait) => ("its turn would come too late", wait.as_secs() + 1),
-        };
-        let fields = Fields::from_iter([(RETRY_AFTER, HeaderValue::from(wait))]);
-        Refusal::new(
-            ProxyError::HttpRequestDenied,
-            format!("pace: {details} for {}", self.origin.name),
-        )
-        .status(StatusCode::TOO_MANY_REQUESTS)
-        .fields(fields)
     }
 }
 
@@ -207,9 +222,9 @@ impl Handler for Pace {
     }
 
     fn settings(&self) -> Option<Settings<dyn Handler>> {
-        let origins = self.origins.clone();
+        let shared = self.shared.clone();
         Some(Settings::<dyn Handler>::new(
-            move |settings: PaceSettings| Self::make(origins.clone(), &settings),
+            move |settings: PaceSettings| Self::make(shared.clone(), &settings),
         ))
     }
 }

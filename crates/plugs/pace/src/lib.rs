@@ -7,18 +7,22 @@
 //! - `words`: what an answer says of the origin's bounds. `budget`: the pure core, which knows neither sockets nor clocks: learned from
 //!   these words (and by gaps where there are none, `spacing`), or the token buckets of *Rethinking HTTP API Rate Limiting* (ATB and AATB).
 //! - `turns`: who waits, by user. `origin`: both together. `handler`: a request on its way. Begin reading there.
+//! - `keeper`: turns of another node, where several share one budget; `permits`: those that are lent.
 //! - `kept`: contents that may be sent again.
 
 mod answered;
 mod bucket;
 mod budget;
 mod handler;
+mod keeper;
 mod kept;
 mod learned;
 mod origin;
 mod origins;
+mod permits;
 mod plug;
 mod settings;
+mod shared;
 #[cfg(test)]
 mod simulation;
 mod spacing;

@@ -6,6 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hermes_net::memory::Owner;
+use hermes_plug::refusal::Refusal;
+use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::{sleep_until, timeout_at};
 
@@ -69,6 +74,22 @@ pub(crate) enum NotSent {
     NoRoom(NoRoom),
     /// Its turn does not come in time; there may be room after this.
     TooLate(Duration),
+}
+
+impl NotSent {
+    /// The answer to it.
+    pub(crate) fn refusal(self, origin: &str) -> Refusal {
+        let (details, wait) = match self {
+            Self::NoRoom(NoRoom::OfUser) => ("too many requests of this user wait", 1),
+            Self::NoRoom(NoRoom::InAll) => ("too many requests wait", 1),
+            Self::TooLate(wait) => ("its turn would come too late", wait.as_secs() + 1),
+        };
+        let fields = Fields::from_iter([(RETRY_AFTER, HeaderValue::from(wait))]);
+        let details = format!("pace: {details} for {origin}");
+        Refusal::new(ProxyError::HttpRequestDenied, details)
+            .status(StatusCode::TOO_MANY_REQUESTS)
+            .fields(fields)
+    }
 }
 
 impl Origin {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::handler::Pace;
 use crate::origin::Standing;
-use crate::origins::Origins;
+use crate::shared::Shared;
 
 /// The name of the handler and of the plug.
 const PACE: &str = "pace";
@@ -21,20 +21,20 @@ const NAMED: usize = 100;
 /// Adds pacing to the plugs of a program.
 #[must_use]
 pub fn register(plugs: Plugs) -> Plugs {
-    let origins = Arc::new(Origins::default());
-    let plugs = plugs.handler(PACE, Pace::new(origins.clone()));
-    plugs.plug(PACE, PacePlug { origins })
+    let shared = Arc::new(Shared::default());
+    let plugs = plugs.handler(PACE, Pace::new(shared.clone()));
+    plugs.plug(PACE, PacePlug { shared })
 }
 
 /// The part of pacing beside its exchanges.
 struct PacePlug {
-    origins: Arc<Origins>,
+    shared: Arc<Shared>,
 }
 
 impl PacePlug {
     fn standings(&self) -> Vec<(String, &'static str, Standing)> {
         let now = Instant::now();
-        let all = self.origins.all().into_iter();
+        let all = self.shared.origins.all().into_iter();
         let mut all: Vec<_> = all
             .map(|origin| {
                 (
@@ -75,7 +75,12 @@ impl Plug for PacePlug {
             });
             (name, told)
         });
-        Value::Object(origins.collect())
+        let mut status = json!({ "origins": Value::Object(origins.collect()) });
+        let alone = self.shared.were_alone();
+        if alone > 0 {
+            status["without_keeper"] = alone.into();
+        }
+        status
     }
 
     fn metrics(&self) -> Vec<GaugeFamily> {
@@ -91,7 +96,16 @@ impl Plug for PacePlug {
                 })
                 .collect(),
         };
+        let alone = GaugeFamily {
+            name: "hermes_pace_without_keeper",
+            help: "Requests that were paced here as their keeper could not be asked",
+            gauges: vec![LabelledGauge {
+                labels: Vec::new(),
+                value: i64::try_from(self.shared.were_alone()).unwrap_or(i64::MAX),
+            }],
+        };
         vec![
+            alone,
             family(
                 "hermes_pace_waiting",
                 "Requests that wait for the room of an origin",

@@ -1,11 +1,13 @@
 //! The settings of pacing: `through: [ { pace: {..} } ]`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::Problem;
 use hermes_config::model::{ByteSize, Duration as Time};
+use http::uri::Authority;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How long a request waits for its turn, with all that come again.
 #[doc(alias = "bound")]
@@ -31,12 +33,15 @@ pub(crate) struct PaceSettings {
     /// How long a request waits for its turn, with all that come again; then it gets the origin's refusal, or 429. `Prefer: wait=SECONDS` of
     /// a request makes it shorter. 60s.
     wait: Option<Time>,
+    /// The host of a node that keeps the turns of this one and others, as `pace.internal`: it has a route with `handle: pace`, and this node a
+    /// route to it. Default: this node's own.
+    keeper: Option<String>,
     /// The longest content of a request that is sent again after a refusal; 64KiB.
     kept: Option<ByteSize>,
 }
 
 /// How the room of an origin is known.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
     /// By its words, and by what passes.
@@ -71,11 +76,12 @@ pub(crate) enum Share {
 }
 
 /// The rules, with every default filled in.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) mode: Mode,
     pub(crate) share: Share,
     pub(crate) wait: Duration,
+    pub(crate) keeper: Option<Arc<Authority>>,
     /// Bytes.
     pub(crate) kept: usize,
 }
@@ -84,17 +90,28 @@ impl PaceSettings {
     /// The rules.
     ///
     /// # Errors
-    /// A content that is too long to be kept.
+    /// A content that is too long to be kept, a keeper that is no host.
     pub(crate) fn rules(&self) -> Result<Rules, Vec<Problem>> {
         let kept = self.kept.map_or(KEPT, |size| size.0);
+        let mut wrong = Vec::new();
         if kept > MOST_KEPT {
             let problem = Problem::new("kept", "longer than 16MiB");
-            return Err(vec![problem.remedy("longer contents are sent once")]);
+            wrong.push(problem.remedy("longer contents are sent once"));
+        }
+        let keeper = self.keeper.as_deref().map(str::parse).transpose();
+        let keeper: Option<Authority> = keeper.unwrap_or_else(|_| {
+            let problem = Problem::new("keeper", "no host");
+            wrong.push(problem.remedy("write one, such as `pace.internal`"));
+            None
+        });
+        if !wrong.is_empty() {
+            return Err(wrong);
         }
         Ok(Rules {
             mode: self.mode,
             share: self.per,
             wait: self.wait.map_or(WAIT, |time| time.0),
+            keeper: keeper.map(Arc::new),
             kept: usize::try_from(kept).unwrap_or(usize::MAX),
         })
     }

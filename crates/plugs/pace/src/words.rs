@@ -91,6 +91,17 @@ impl Told {
         }
         told
     }
+
+    /// With times that are believed.
+    pub(crate) fn bounded(self) -> Self {
+        let believed = |time: Option<Duration>| time.map(|time| time.min(LONGEST));
+        Self {
+            retry_after: believed(self.retry_after),
+            resets_in: believed(self.resets_in),
+            window: believed(self.window),
+            ..self
+        }
+    }
 }
 
 fn seconds(number: u64) -> Duration {

@@ -70,7 +70,7 @@ fn at_once(node: &Node, origin: &Origin<Question>, count: usize) -> Vec<u16> {
 fn clients_at_once_are_all_served_by_an_origin_that_tells_its_limits_and_refuses_none() {
     let (node, origin) = (node(""), bounded(4, Duration::from_secs(2), true));
     assert_eq!(at_once(&node, &origin, 12), [200; 12]);
-    let told = node.status()["plugs"]["pace"].clone();
+    let told = node.status()["plugs"]["pace"]["origins"].clone();
     let told = told.as_object().unwrap().values().next().unwrap().clone();
     assert_eq!(
         (&told["refused"], &told["sent"]),
@@ -155,6 +155,78 @@ fn a_client_says_how_long_it_waits_and_one_that_leaves_holds_up_no_one() {
     assert!(origin.seen().len() <= 3, "{:?}", origin.seen());
 }
 
+/// A node that keeps turns, and two that ask it for them.
+fn kept_by_one() -> (Node, [Node; 2]) {
+    let keeper = "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { match: { target: pace.internal }, handle: pace } ]\n";
+    let keeper = Node::start("keeper", keeper);
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\negress: {{ allow: [127.0.0.0/8] }}\n\
+         upstreams: {{ keeper: {{ endpoints: [ {{ address: '{}' }} ] }} }}\n\
+         routes:\n  - {{ match: {{ target: pace.internal }}, to: keeper }}\n  \
+         - {{ terminate: true, through: [ {{ pace: {{ keeper: pace.internal }} }} ] }}\n",
+        keeper.address("web")
+    );
+    let nodes = ["one", "other"].map(|name| Node::start(name, &yaml));
+    (keeper, nodes)
+}
+
+#[test]
+fn nodes_that_ask_one_keeper_share_the_room_of_an_origin() {
+    let (keeper, nodes) = kept_by_one();
+    let origin = bounded(4, Duration::from_secs(2), true);
+    thread::scope(|scope| {
+        let asked = nodes
+            .each_ref()
+            .map(|node| scope.spawn(|| at_once(node, &origin, 6)));
+        for statuses in asked {
+            assert_eq!(statuses.join().unwrap(), [200; 6]);
+        }
+    });
+    let told = keeper.status()["plugs"]["pace"]["origins"].clone();
+    let told = told.as_object().unwrap().values().next().unwrap().clone();
+    assert_eq!(
+        (&told["refused"], &told["sent"]),
+        (&0.into(), &12.into()),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_node_whose_keeper_is_gone_goes_on_alone_and_says_so() {
+    let (keeper, [node, _]) = kept_by_one();
+    drop(keeper);
+    let origin = bounded(4, Duration::from_secs(2), true);
+    assert_eq!(at_once(&node, &origin, 6), [200; 6]);
+    assert_eq!(node.status()["plugs"]["pace"]["without_keeper"], 6);
+}
+
+#[test]
+fn a_keeper_tells_what_is_no_question_and_lends_no_turn_twice() {
+    let (keeper, _nodes) = kept_by_one();
+    let proxy = keeper.url("web");
+    let say = |content: &str| curl(&["-x", &proxy, "-d", content, "http://pace.internal/"]);
+    let lent =
+        say(r#"{"ask": {"origin": "a", "mode": "learned", "wait_ms": 1000, "again": false}}"#);
+    assert_eq!(lent.status, 200, "{lent:?}");
+    let permit: serde_json::Value = serde_json::from_slice(&lent.body).unwrap();
+    let report = format!(
+        r#"{{"answered": {{"permit": {}, "refused": false}}}}"#,
+        permit["permit"]
+    );
+    assert_eq!(say(&report).status, 204);
+    assert_eq!(say(&report).status, 404);
+    for wrong in [
+        "",
+        "{}",
+        "[[[[",
+        r#"{"ask": {"origin": "a"}}"#,
+        &"[".repeat(5000),
+    ] {
+        assert_eq!(say(wrong).status, 400, "{wrong}");
+    }
+    assert_eq!(curl(&["-x", &proxy, "http://pace.internal/"]).status, 405);
+}
+
 #[test]
 fn the_example_of_the_page_does_as_the_page_says() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/pace.md");
@@ -167,7 +239,7 @@ fn the_example_of_the_page_does_as_the_page_says() {
     );
     let origin = bounded(2, Duration::from_secs(3), true);
     assert_eq!(at_once(&node, &origin, 5), [200; 5]);
-    let told = node.status()["plugs"]["pace"].clone();
+    let told = node.status()["plugs"]["pace"]["origins"].clone();
     let told = told.as_object().unwrap().values().next().unwrap().clone();
     assert_eq!(told["refused"], 0, "{told}");
     assert!(page.contains("\"refused\": 0"));
