@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use hermes_config::model::{Document, Hedge, PlugUse, Retry, Route, Tunnel, TunnelAnswer};
 use hermes_http::Kind;
@@ -48,6 +49,26 @@ pub struct Next {
     answers_early: bool,
     /// The store of its broadcasts.
     store: Option<Arc<dyn Store>>,
+    /// Connections from here, beside it or in its place.
+    direct: Option<Box<Direct>>,
+}
+
+/// Connections to the target from here, though the route leads to a next proxy.
+pub struct Direct {
+    /// The head start of the proxy; `None` where it has to fail first.
+    pub after: Option<Duration>,
+    /// The way from here.
+    pub next: Next,
+}
+
+impl Direct {
+    fn compile(document: &Document, plugs: &Plugs, route: &Route) -> Option<Box<Self>> {
+        let direct = route.tunnel.as_ref()?.direct()?;
+        Some(Box::new(Self {
+            after: direct.after(),
+            next: Next::end(To::Target, document, plugs, route),
+        }))
+    }
 }
 
 /// Transforms and handlers between the exchanges of a route and its next hop.
@@ -223,6 +244,7 @@ impl Next {
                 .filter(|_| receiver == Receiver::Proxy && carrier.is_none()),
             store: store_of(route, plugs),
             carrier,
+            direct: Direct::compile(document, plugs, route).filter(|_| receiver == Receiver::Proxy),
             to: To::Upstream { upstream, receiver },
         })
     }
@@ -267,6 +289,7 @@ impl Next {
             resume: None,
             resume_of_names: None,
             carrier: None,
+            direct: None,
             answers_early: answers_early(route),
             store: store_of(route, plugs),
         }
@@ -310,6 +333,11 @@ impl Next {
     /// Whether clients of tunnels of bytes are answered before these are open.
     pub fn answers_early(&self) -> bool {
         self.answers_early
+    }
+
+    /// Connections from here, beside it or in its place.
+    pub fn direct(&self) -> Option<&Direct> {
+        self.direct.as_deref()
     }
 
     /// How tunnels of bytes through it outlive their path.

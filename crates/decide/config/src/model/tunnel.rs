@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::direct::DirectPath;
 use super::resume::Resume;
 
 /// How tunnels of bytes leave. POST is for proxies on the way that do not know CONNECT; Envoy calls
@@ -45,6 +46,9 @@ pub struct TunnelDetails {
     /// When the client is told that the tunnel is open. Default: opened.
     #[serde(default)]
     pub answer: Option<TunnelAnswer>,
+    /// Connect to the target from here, within `egress`, where the next proxy fails (`fallback`) or is slow (`{ after: 250ms }`). Default: never.
+    #[serde(default)]
+    pub direct: Option<DirectPath>,
 }
 
 /// When the client of a tunnel is answered.
@@ -77,6 +81,11 @@ impl Tunnel {
     /// Whether they outlive their path, where that is given.
     pub fn resume(&self) -> Option<&Resume> {
         self.details()?.resume.as_ref()
+    }
+
+    /// When connections are made from here, though the route leads to a next proxy.
+    pub fn direct(&self) -> Option<&DirectPath> {
+        self.details()?.direct.as_ref()
     }
 
     /// The keys beside the form.

@@ -13,6 +13,7 @@ mod chains;
 mod changes;
 mod custody;
 mod decision_log;
+mod direct;
 mod edges;
 mod fitness;
 mod flow_log;
@@ -49,7 +50,7 @@ pub(crate) use users::each_user;
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Problem> {
-    let lists: [&[Check]; 34] = [
+    let lists: [&[Check]; 35] = [
         node::CHECKS,
         listeners::CHECKS,
         acme::CHECKS,
@@ -74,6 +75,7 @@ pub fn lint(document: &Document) -> Vec<Problem> {
         decision_log::CHECKS,
         flow_log::CHECKS,
         bind::CHECKS,
+        direct::CHECKS,
         host_capture::CHECKS,
         broadcast::CHECKS,
         edges::CHECKS,

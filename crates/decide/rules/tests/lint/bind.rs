@@ -1,4 +1,4 @@
-//! Findings of CONNECT-UDP Bind.
+//! Findings of sockets that wait for peers.
 
 use serde_json::{Value, json};
 
@@ -44,6 +44,20 @@ fn tunnels_end_where_they_are_bound() {
         json!({ "routes": [{ "to": "next", "bind": { "listen": "192.0.2.45" } }] }),
         &[
             "routes[0].bind: `bind` is for routes that end tunnels at their targets; remove it, or write `terminate: true`",
+        ],
+    );
+}
+
+#[test]
+fn ports_for_connections_are_few_and_wait_for_a_time() {
+    let tcp = |tcp: Value| route(json!({ "listen": "192.0.2.45", "tcp": tcp }));
+    finds(tcp(json!({ "ports": "40000-41023", "wait": "10m" })), &[]);
+    finds(
+        tcp(json!({ "ports": "40000-41024", "wait": "11m", "per_user": 0 })),
+        &[
+            "routes[0].bind.tcp.ports: `40000-41024` is more than 1024 ports; write a smaller range, such as `40000-40099`",
+            "routes[0].bind.tcp.wait: a port waits between 1ms and 600 s; write a time such as `2m`",
+            "routes[0].bind.tcp.per_user: no one may wait for a connection; write 1 or more, or remove `tcp`",
         ],
     );
 }

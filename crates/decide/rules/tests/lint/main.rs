@@ -14,6 +14,7 @@ mod chains;
 mod changes;
 mod custody;
 mod decision_log;
+mod direct;
 mod edges;
 mod fitness;
 mod http3;

@@ -97,6 +97,20 @@ impl Opened {
         }
     }
 
+    /// Whether it was connected from here though its route leads to a next proxy.
+    fn is_direct(&self) -> bool {
+        self.upstream.is_some() && self.chosen.is_some()
+    }
+
+    /// The same, connected from here though its route leads to a next proxy.
+    #[must_use]
+    pub fn from_here(self, address: Option<SocketAddr>) -> Self {
+        Self {
+            chosen: address,
+            ..self
+        }
+    }
+
     /// For an answer without end of this handler, which the request `head` asked for.
     pub fn answered(routed: &Routed, head: &RequestHead, handler: &str) -> Self {
         Self {
@@ -154,6 +168,12 @@ impl Opened {
 /// The listener by whose tunnel of IP packets a route leaves.
 fn by_ip(route: &CompiledRoute) -> Option<&str> {
     route.config.terminate.as_ref()?.ip()
+}
+
+/// Whether the route has connections made from here, beside its next proxy.
+fn permits_direct(route: &CompiledRoute) -> bool {
+    let tunnel = route.config.tunnel.as_ref();
+    tunnel.is_some_and(|tunnel| tunnel.direct().is_some())
 }
 
 /// Whether the route lets no one wait for a connection, as the tunnel does or did.
@@ -547,6 +567,7 @@ impl TunnelState {
         if by_ip(route) != opened.by_ip.as_deref()
             || binds && route.config.bind.is_none()
             || opened.upstream.is_none() && forbids_listening(route, &asked)
+            || opened.is_direct() && !permits_direct(route)
             || opened.attached.is_none() && !permits_upgrade(route, &asked)
         {
             return Verdict::Ended(Reason::OtherAction(route.name.to_string()));

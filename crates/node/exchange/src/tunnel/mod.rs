@@ -3,6 +3,7 @@
 mod beyond;
 pub(crate) mod bridges;
 pub(crate) mod bytes;
+mod direct;
 pub(crate) mod early_answer;
 pub(crate) mod listening;
 pub(crate) mod outlive;
@@ -24,10 +25,11 @@ use hermes_packet::Side;
 use hermes_packet::{Early, PacketDirection};
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
+use hermes_plug::target::Target;
 use hermes_proto::fields::Fields;
 use hermes_proto::{datagram_limit, transform, udp_bind};
 use hermes_rules::session::Silence;
-use hermes_upstream::{Active, Upstream};
+use hermes_upstream::{Active, Dialled, Upstream};
 use http::{StatusCode, Version};
 
 use super::carried::Carried;
@@ -73,6 +75,9 @@ pub(crate) async fn forward(
         }
         Err(Unopened::Refused(refusal)) => {
             return Err(Failed::untouched(arrival, refusal));
+        }
+        Err(Unopened::Direct(dialled)) => {
+            return Box::pin(direct::accept(routed, arrival, next, *dialled)).await;
         }
     };
 
@@ -153,6 +158,8 @@ enum Unopened {
     /// The client is gone.
     Gone(StreamError),
     Refused(Refusal),
+    /// The target was connected from here.
+    Direct(Box<Dialled>),
 }
 
 /// Asks the next hop for the tunnel, and for a session by which it outlives its path.
@@ -179,34 +186,45 @@ async fn ask(
     let has_transforms = !next.through.own.is_empty();
     let session = arrival.session().filter(|_| !has_transforms).cloned();
     let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
-    if arrival.is_held() {
+    let opened = if let Some(direct) = direct::of(next, arrival.head()) {
+        Box::pin(direct::race(&tries, direct, arrival, &head, &target)).await
+    } else if arrival.is_held() {
         let mut none = EarlyBytes::default();
         let opening = next_tunnel::open(&tries, &head, &target, &mut none);
         let opened = Box::pin(arrival.unless_gone(opening, "before the tunnel was open")).await;
-        return Ok(AskedFor {
-            opened: opened.map_err(Unopened::Refused)?,
-            form: head.kind(),
-            session: outlives,
-        });
-    }
-    let mut first = if outlives.is_some() {
-        // Whether they have to be within capsules is not known before the answer.
-        EarlyBytes::default()
+        opened.map_err(Unopened::Refused)
     } else {
-        first_bytes(&tries, arrival, &head, bridges.as_deref())
+        let first = if outlives.is_some() {
+            // Whether they have to be within capsules is not known before the answer.
+            EarlyBytes::default()
+        } else {
+            first_bytes(&tries, arrival, &head, bridges.as_deref())
+        };
+        open_with(&tries, &head, &target, first).await
     };
-    let opened = next_tunnel::open(&tries, &head, &target, &mut first).await;
+    Ok(AskedFor {
+        opened: opened?,
+        form: head.kind(),
+        session: outlives,
+    })
+}
+
+/// Opens a tunnel with the first bytes of its client.
+async fn open_with(
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    target: &Target,
+    mut first: EarlyBytes<'_>,
+) -> Result<Open, Unopened> {
+    let opened = next_tunnel::open(tries, head, target, &mut first).await;
 
     // Before the answer is looked at: no one is left to hear it.
     if let Some(gone) = first.gone.take() {
         return Err(Unopened::Gone(gone));
     }
-    routed.exchange.counters().from_client(first.moved());
-    Ok(AskedFor {
-        opened: opened.map_err(Unopened::Refused)?,
-        form: head.kind(),
-        session: outlives,
-    })
+    let counters = tries.routed.exchange.counters();
+    counters.from_client(first.moved());
+    opened.map_err(Unopened::Refused)
 }
 
 /// A tunnel that the next hop has opened, and that the client is still to be told of.

@@ -25,6 +25,7 @@ mod converted;
 mod custody;
 mod datagrams;
 mod decisions;
+mod direct;
 mod docs;
 mod drain;
 mod early;
