@@ -16,13 +16,14 @@ use tokio::io::Interest;
 
 use crate::descriptors::{claim, noted};
 use crate::listen::{BACKLOG, UDP_BUFFER};
-pub use crate::os::DestinedDatagram;
 use crate::os::{
     self, CGROUP_MARK, CaptureOrder, CaptureRules, CapturedFlowRules, CgroupMark,
     FOREIGN_SOCKET_MARK, PacketQueue, PacketVerdict, SynQueues,
 };
+pub use crate::os::{DestinedDatagram, RefusedPorts};
 pub use crate::os::{PacketQueueReader, QueuedSyn, SynEnds, SynFate};
 use crate::own_mark;
+use crate::stream::{Stream, Transport};
 use crate::tun::{Senders, SystemUsers, device_hash};
 
 /// Beginnings of connections that one listener holds at once; more are accepted before their target answers.
@@ -32,6 +33,39 @@ pub const HELD_SYNS: usize = 16_384;
 /// Attempts to find numbers of queues that no other process has.
 #[doc(alias = "bound")]
 const QUEUE_TRIES: u16 = 16;
+
+/// The means of the kernel by which traffic is to be captured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CaptureMeans {
+    /// TPROXY, or REDIRECT where the kernel lacks that.
+    #[default]
+    Any,
+    /// TPROXY.
+    Tproxy,
+    /// REDIRECT.
+    Redirect,
+}
+
+impl CaptureMeans {
+    /// Why REDIRECT is used, if it is: `tproxy` and `redirect` say whether the kernel has them.
+    fn redirects(
+        self,
+        tproxy: impl FnOnce() -> io::Result<()>,
+        redirect: impl FnOnce() -> io::Result<()>,
+    ) -> Option<String> {
+        match self {
+            Self::Tproxy => None,
+            Self::Redirect => Some("as the configuration says".to_owned()),
+            Self::Any => match tproxy() {
+                // Who may not have the one may not have the other.
+                Err(error) if error.kind() != io::ErrorKind::PermissionDenied => redirect()
+                    .is_ok()
+                    .then(|| format!("the kernel has no TPROXY: {error}")),
+                Ok(()) | Err(_) => None,
+            },
+        }
+    }
+}
 
 /// Traffic that is to be captured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,16 +82,18 @@ pub struct CaptureSettings {
     pub tcp: bool,
     /// Whether datagrams are captured.
     pub udp: bool,
-    /// Ports of UDP whose datagrams are answered by ICMP.
-    pub refused_udp: Vec<u16>,
-    /// Ports of TCP whose connections are reset.
-    pub refused_tcp: Vec<u16>,
+    /// Ports that are refused.
+    pub refused: RefusedPorts,
+    /// The address of a listener of this machine: its connections alone are taken, before they begin.
+    pub own: Option<SocketAddr>,
     /// Whether the traffic is dropped when this process dies, rather than going its ordinary way.
     pub fails_closed: bool,
     /// Whether the beginning of a connection is held until its fate is known.
     pub holds: bool,
     /// The congestion control of captured connections. Default: that of the machine.
     pub congestion: Option<&'static str>,
+    /// The means of the kernel.
+    pub means: CaptureMeans,
 }
 
 /// One worker's share of the sockets of captured traffic.
@@ -87,13 +123,15 @@ pub struct HeldQueue {
 pub struct CaptureInForce {
     /// The mark of its packets.
     mark: u32,
+    /// Why connections are redirected, rather than taken as they are.
+    redirected: Option<String>,
     /// Why beginnings of connections are not held, though they are to be.
     unheld: Option<String>,
     rules: Mutex<Option<CaptureRules>>,
     /// Marks of control groups.
     _marks: Vec<CgroupMark>,
     /// Connections that were captured before need these after the others have gone.
-    _flows: CapturedFlowRules,
+    _flows: Option<CapturedFlowRules>,
 }
 
 impl fmt::Display for CaptureSettings {
@@ -106,7 +144,9 @@ impl fmt::Display for CaptureSettings {
         });
         let groups = self.senders.cgroups.iter();
         let groups = groups.map(|group| group.display().to_string());
-        let all: Vec<String> = interfaces.chain(users).chain(groups).collect();
+        let own = self.own.map(|own| own.to_string());
+        let all = interfaces.chain(users).chain(groups).chain(own);
+        let all: Vec<String> = all.collect();
         f.write_str(&all.join(", "))
     }
 }
@@ -125,6 +165,29 @@ impl CaptureInForce {
     #[must_use]
     pub fn unheld(&self) -> Option<&str> {
         self.unheld.as_deref()
+    }
+
+    /// Why connections are redirected, rather than taken as they are; datagrams are not captured then.
+    #[must_use]
+    pub fn redirected(&self) -> Option<&str> {
+        self.redirected.as_deref()
+    }
+
+    /// Gives an accepted connection the address that it was going to, where it was redirected.
+    ///
+    /// # Errors
+    /// It was going to this process.
+    pub fn readdress(&self, stream: &mut Stream) -> io::Result<()> {
+        if self.redirected.is_none() {
+            return Ok(());
+        }
+        let found = match stream.transport() {
+            Transport::Tcp(tcp) => os::original_destination(tcp)?,
+            _ => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        let peer = stream.info().peer.socket();
+        stream.readdress(peer.ok_or(io::ErrorKind::NotConnected)?, found);
+        Ok(())
     }
 
     /// Says that this process is alive, where it must: to be called more often than every six seconds. It takes the kernel some
@@ -153,8 +216,25 @@ impl CaptureShare {
     pub fn open(settings: &CaptureSettings, workers: usize) -> io::Result<Vec<Self>> {
         own_mark::begin()?;
         let workers = workers.clamp(1, SynFate::MOST_WORKERS);
+        if settings.own.is_some() {
+            return Ok(Self::of_listener(settings, workers));
+        }
+        let redirected = settings.means.redirects(
+            || CaptureRules::check(settings.fails_closed, false),
+            || CaptureRules::check_redirecting(settings.fails_closed),
+        );
+        if let Some(reason) = redirected {
+            return Self::redirected(settings, workers, reason);
+        }
+        Self::by_tproxy(settings, workers)
+    }
+
+    fn by_tproxy(settings: &CaptureSettings, workers: usize) -> io::Result<Vec<Self>> {
         let number = device_hash(&format!("capture {}", settings.name));
         let holding = Holding::of(settings, number, workers);
+        if let (Some(_), Some(reason)) = (settings.own, &holding.reason) {
+            return Err(io::Error::other(reason.clone()));
+        }
         let sockets = CaptureSockets::open(settings, workers, !holding.queues.is_empty())?;
         let mark = CGROUP_MARK.0 | u32::from(number);
         let marks = settings.senders.mark(mark)?;
@@ -167,8 +247,8 @@ impl CaptureShare {
             except: settings.except.clone(),
             tcp: sockets.tcp_ports(),
             udp: sockets.udp.first().and_then(port),
-            refused_udp: settings.refused_udp.clone(),
-            refused_tcp: settings.refused_tcp.clone(),
+            refused: settings.refused.clone(),
+            own: settings.own,
             stays: settings.fails_closed,
             held: holding.range(),
         };
@@ -176,8 +256,9 @@ impl CaptureShare {
         lead_here()?;
         let in_force = Arc::new(CaptureInForce {
             mark: order.mark(),
+            redirected: None,
             unheld: holding.reason,
-            _flows: CapturedFlowRules::new()?,
+            _flows: Some(CapturedFlowRules::new()?),
             _marks: marks,
             rules: Mutex::new(Some(CaptureRules::of(&order)?)),
         });
@@ -192,6 +273,85 @@ impl CaptureShare {
             rules: in_force.clone(),
         };
         Ok((0..).take(workers).map(share).collect())
+    }
+}
+
+impl CaptureShare {
+    /// For a listener of this machine, which takes connections itself where their beginnings are not held.
+    fn of_listener(settings: &CaptureSettings, workers: usize) -> Vec<Self> {
+        let shares = own_mark::begin().and_then(|()| Self::by_tproxy(settings, workers));
+        shares.unwrap_or_else(|error| {
+            tracing::info!(listener = settings.name, %error, "beginnings of connections are not held: clients are accepted first, and reset if their target refuses");
+            let in_force = Arc::new(CaptureInForce {
+                mark: 0,
+                redirected: None,
+                unheld: Some(error.to_string()),
+                _flows: None,
+                _marks: Vec::new(),
+                rules: Mutex::new(None),
+            });
+            let share = |_| Self {
+                tcp: None,
+                udp: None,
+                held: None,
+                rules: in_force.clone(),
+            };
+            (0..workers).map(share).collect()
+        })
+    }
+
+    /// The same by REDIRECT, for connections alone.
+    fn redirected(
+        settings: &CaptureSettings,
+        workers: usize,
+        reason: String,
+    ) -> io::Result<Vec<Self>> {
+        if !settings.tcp {
+            let reason =
+                format!("REDIRECT captures no datagrams ({reason}), and no connections are to be");
+            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+        }
+        if settings.udp {
+            tracing::warn!(listener = settings.name, %reason, "datagrams are not captured: connections are redirected");
+        }
+        let sockets = shares(true, workers, tcp_socket)?;
+        for socket in &sockets {
+            settings.control(socket)?;
+        }
+        let number = device_hash(&format!("capture {}", settings.name));
+        let mark = CGROUP_MARK.0 | u32::from(number);
+        let marks = settings.senders.mark(mark)?;
+        let order = CaptureOrder {
+            name: settings.name.clone(),
+            number,
+            interfaces: settings.interfaces.clone(),
+            users: settings.senders.ranges()?,
+            group_mark: (!marks.is_empty()).then_some(mark),
+            except: settings.except.clone(),
+            tcp: sockets.first().and_then(port).into_iter().collect(),
+            refused: settings.refused.clone(),
+            own: settings.own,
+            stays: settings.fails_closed,
+            ..CaptureOrder::default()
+        };
+        let unheld = settings
+            .holds
+            .then(|| "REDIRECT holds no beginnings".to_owned());
+        let in_force = Arc::new(CaptureInForce {
+            mark: order.mark(),
+            redirected: Some(reason),
+            unheld,
+            _flows: None,
+            _marks: marks,
+            rules: Mutex::new(Some(CaptureRules::redirecting(&order)?)),
+        });
+        let share = |socket: Socket| Self {
+            tcp: Some(TcpListener::from(socket)),
+            udp: None,
+            held: None,
+            rules: in_force.clone(),
+        };
+        Ok(sockets.into_iter().map(share).collect())
     }
 }
 
@@ -436,4 +596,31 @@ fn foreign_socket(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Re
 /// Whether connections of this listener were captured: they keep its mark.
 pub(crate) fn has_foreign_mark(listener: &TcpListener) -> bool {
     os::socket_mark(&SockRef::from(listener)) == Some(FOREIGN_SOCKET_MARK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_redirected_where_the_kernel_has_nothing_better_or_the_operator_says_so() {
+        let is = |kind: Option<io::ErrorKind>| move || kind.map_or(Ok(()), |kind| Err(kind.into()));
+        let missing = Some(io::ErrorKind::NotFound);
+        let denied = Some(io::ErrorKind::PermissionDenied);
+        for (means, tproxy, redirect, redirects) in [
+            (CaptureMeans::Any, None, None, false),
+            (CaptureMeans::Any, missing, None, true),
+            (CaptureMeans::Any, missing, missing, false),
+            (CaptureMeans::Any, denied, None, false),
+            (CaptureMeans::Tproxy, missing, None, false),
+            (CaptureMeans::Redirect, None, missing, true),
+        ] {
+            let reason = means.redirects(is(tproxy), is(redirect));
+            assert_eq!(
+                reason.is_some(),
+                redirects,
+                "{means:?} {tproxy:?} {redirect:?}"
+            );
+        }
+    }
 }

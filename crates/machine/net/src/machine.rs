@@ -223,7 +223,13 @@ fn tproxy() -> Result<String, Missing> {
     let led = match os::CaptureRules::check(false, false) {
         Ok(()) => captures(),
         Err(error) => {
-            format!("the rules that lead traffic to it are the administrator's: nf_tables: {error}")
+            let redirect = match os::CaptureRules::check_redirecting(false) {
+                Ok(()) => "; capture of connections alone by nf_tables and REDIRECT",
+                Err(_) => "",
+            };
+            format!(
+                "the rules that lead traffic to it are the administrator's: nf_tables: {error}{redirect}"
+            )
         }
     };
     Ok(format!(
@@ -245,7 +251,11 @@ fn captures() -> String {
         [] => String::new(),
         tables => format!("; tables now: {}", tables.join(" ")),
     };
-    format!("capture by nf_tables, {closed}; {held}{there}")
+    let redirect = match os::CaptureRules::check_redirecting(false) {
+        Ok(()) => "mode: redirect",
+        Err(_) => "no mode: redirect",
+    };
+    format!("capture by nf_tables, {closed}, {redirect}; {held}{there}")
 }
 
 fn udp() -> Result<String, Missing> {

@@ -209,9 +209,20 @@ pub(super) fn bind(
 fn captured(settings: &CaptureSettings, workers: usize) -> io::Result<(Bound, Vec<Socket>)> {
     let shares = CaptureShare::open(settings, workers)?;
     let unheld = shares.first().and_then(|share| share.rules.unheld());
+    let redirected = shares.first().and_then(|share| share.rules.redirected());
     let said = match (settings.holds, unheld) {
+        _ if let Some(reason) = redirected => {
+            let held = match settings.holds {
+                true => "; split: accepted first, not held",
+                false => "",
+            };
+            format!("{settings} (connections alone, redirected: {reason}{held})")
+        }
         (false, _) => settings.to_string(),
         (true, None) => format!("{settings} (split; held by NFQUEUE)"),
+        (true, Some(reason)) if settings.own.is_some() => {
+            format!("{settings} (split; accepted first, not held: {reason})")
+        }
         (true, Some(reason)) => {
             format!("{settings} (split; accepted by TPROXY, not held: {reason})")
         }

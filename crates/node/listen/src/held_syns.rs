@@ -167,7 +167,8 @@ impl HoldingWorker {
             return held.answer(SynFate::Refused);
         }
         let permits = held.permits.clone();
-        let offered = held.offer(peer);
+        let target = inside.rules.config.target().cloned();
+        let offered = held.offer(peer, target);
         let own = watch.clone();
         watch.spawn(async move {
             tokio::select! {
@@ -200,12 +201,13 @@ impl fmt::Debug for HeldSyn {
 }
 
 impl HeldSyn {
-    fn offer(self: Box<Self>, peer: PeerAddress) -> Box<Offered> {
+    /// The exchange for the target of its listener, or else for the address that the client connects to.
+    fn offer(self: Box<Self>, peer: PeerAddress, target: Option<HostPort>) -> Box<Offered> {
         let server = self.ends.server;
-        let target = HostPort {
+        let target = target.unwrap_or_else(|| HostPort {
             host: server.ip().to_string(),
             port: server.port(),
-        };
+        });
         let source = Arc::new(StreamInfo {
             peer,
             local: Some(server),

@@ -56,6 +56,12 @@ pub(super) async fn serve_captured(
         let stream = match &capture {
             None => stream,
             Some(captured) => {
+                let mut stream = stream;
+                if let Err(error) = captured.rules.readdress(&mut stream) {
+                    tracing::debug!(%error, "a connection to the port of captured ones itself is reset");
+                    stream.abort();
+                    continue;
+                }
                 let held = Held::new(&entrance, &open, Some(captured.rules.clone()));
                 match captured.holds.hand_over(stream, held) {
                     Some(stream) => stream,

@@ -45,6 +45,9 @@ pub struct ListenerView {
     pub kind: &'static str,
     /// Where it is bound; of `attach`, the upstream and the name; of `tun`, the device; of `capture`, the traffic.
     pub address: String,
+    /// How the beginnings of its connections are held, where they are to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
     /// Whether it speaks TLS.
     pub tls: bool,
     /// The HTTP versions that it speaks.
@@ -437,6 +440,13 @@ impl ListenerTable {
         }
     }
 
+    /// How the beginnings of connections to a port are held, where they are to be.
+    fn split(&self, name: &str, listener: &Listener) -> Option<String> {
+        listener.tcp().filter(|tcp| tcp.split)?;
+        let held = self.open.get(&(name.into(), Serves::Captured))?;
+        Some(held.bound.to_string())
+    }
+
     /// The sockets that are bound for `document`, in its order.
     pub fn views(&self, document: &Document) -> Vec<ListenerView> {
         let view = |(name, listener): (&String, &Listener)| {
@@ -456,6 +466,7 @@ impl ListenerTable {
                 name: name.clone(),
                 kind: listener.kind.key(),
                 address: open.bound.to_string(),
+                split: self.split(name, listener),
                 tls: listener.tls().is_some(),
                 http: versions(document, listener)
                     .into_iter()

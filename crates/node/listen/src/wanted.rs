@@ -1,6 +1,8 @@
 //! The sockets that a listener asks for.
 
-use hermes_config::model::{Attach, Capture, Document, HttpVersion, Listener, ListenerKind};
+use hermes_config::model::{
+    Attach, Capture, Document, HttpVersion, ListenAddress, Listener, ListenerKind, TcpListener,
+};
 use hermes_rules::versions;
 
 use super::bind::{At, Serves, Wanted};
@@ -36,7 +38,10 @@ pub(super) fn wanted(
                 quic.then(|| (Serves::Quic, place())),
             ]
         }
-        ListenerKind::Tcp(tcp) => one(Serves::Streams, At::Address(tcp.address.clone())),
+        ListenerKind::Tcp(tcp) => [
+            Some((Serves::Streams, At::Address(tcp.address.clone()))),
+            split(name, tcp),
+        ],
         ListenerKind::Socks(socks) => one(Serves::Streams, At::Address(socks.address.clone())),
         ListenerKind::Udp(udp) => one(Serves::Datagrams, At::Address(udp.address.clone())),
         ListenerKind::Attach(listener) => {
@@ -51,6 +56,16 @@ pub(super) fn wanted(
 
     let parts = parts.into_iter().flatten();
     parts.map(|(serves, at)| Wanted { serves, at })
+}
+
+/// The beginnings of connections to a listener that holds them.
+fn split(name: &str, listener: &TcpListener) -> Option<(Serves, At)> {
+    let ListenAddress::Ip(own) = listener.address else {
+        return None;
+    };
+    let settings = host_capture::split(name, own);
+    let at = || (Serves::Captured, At::Captured(Box::new(settings)));
+    listener.split.then(at)
 }
 
 fn captured(name: &str, capture: &Capture) -> [Option<(Serves, At)>; 2] {

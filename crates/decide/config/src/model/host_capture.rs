@@ -33,12 +33,25 @@ pub struct HostCapture {
     /// accepts clients first.
     #[serde(default)]
     pub split: bool,
+    /// The means of the kernel. Default: TPROXY, and REDIRECT where the kernel lacks that.
+    #[serde(default)]
+    pub mode: Option<CaptureMode>,
     /// The congestion control of connections on the clients' side. Default: that of the machine.
     #[serde(default)]
     pub congestion: Option<CaptureCongestion>,
     /// The traffic's fate when this node dies. Default: `open`.
     #[serde(default)]
     pub fail: CaptureFailure,
+}
+
+/// The means of the kernel by which traffic is captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CaptureMode {
+    /// Connections and datagrams are taken as they are.
+    Tproxy,
+    /// Connections, and no datagrams, are translated to a port of this machine.
+    Redirect,
 }
 
 /// The fate of captured traffic when the node dies.

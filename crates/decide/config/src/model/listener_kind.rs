@@ -141,6 +141,10 @@ pub struct TcpListener {
     /// A TCP port whose connections become CONNECT exchanges for `target`.
     #[serde(rename = "tcp")]
     pub address: ListenAddress,
+    /// Hold the beginning of each connection until the target has answered, so that a client sees refusals, unreachable networks and silence as they
+    /// are, where the kernel can; else clients are accepted first, and reset if the target refuses. Default: false.
+    #[serde(default)]
+    pub split: bool,
     /// The meaning of its connections.
     #[serde(flatten)]
     pub purpose: Purpose,

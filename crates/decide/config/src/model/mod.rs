@@ -65,7 +65,7 @@ pub use direct::{DirectPath, DirectRace, DirectWord};
 pub use egress::Egress;
 pub use flow_log::FlowLog;
 pub use health::{CheckKind, Eject, Health};
-pub use host_capture::{CaptureCongestion, CaptureFailure, HostCapture};
+pub use host_capture::{CaptureCongestion, CaptureFailure, CaptureMode, HostCapture};
 pub use keeping::{Keepalive, UpstreamLimits};
 pub use listener::{
     Auth, AuthMethods, AuthMode, Basic, Bearer, Forged, Limits, Listener, ServerTls, UserLimits,

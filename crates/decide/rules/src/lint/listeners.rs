@@ -12,6 +12,7 @@ use crate::fields::{OverlayFields, Provenance};
 pub(super) const CHECKS: &[Check] = &[
     target,
     udp_on_unix,
+    split,
     empty_auth,
     optional_auth,
     open,
@@ -41,6 +42,28 @@ fn udp_on_unix(document: &Document, report: &mut Report) {
                 "a Unix socket is not a UDP port",
                 "write an IP address and a port",
             );
+        }
+    });
+}
+
+fn split(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        let Some(tcp) = listener.tcp().filter(|tcp| tcp.split) else {
+            return;
+        };
+        let path = format!("{path}.split");
+        if !matches!(&tcp.address, ListenAddress::Ip(address) if address.port() != 0) {
+            report.add(
+                path,
+                "beginnings of connections are held at an IP address and a port",
+                "write both, or remove `split`",
+            );
+        } else if tcp.purpose.target.is_none()
+            || tcp.purpose.ingress.is_some()
+            || listener.is_introduced()
+        {
+            let reason = "the target of a connection is not known before it is accepted";
+            report.add(path, reason, "give `target` alone, or remove `split`");
         }
     });
 }

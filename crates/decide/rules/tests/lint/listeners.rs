@@ -224,3 +224,27 @@ fn capture_that_refuses_a_protocol_that_it_leaves_alone() {
         ],
     );
 }
+
+#[test]
+fn a_port_that_holds_beginnings_has_a_number_and_a_target_alone() {
+    let port = |keys: Value| {
+        let mut port = json!({ "tcp": "127.0.0.1:5432", "target": "db:5432", "split": true });
+        super::merge(&mut port, keys);
+        port
+    };
+    finds_in(port(json!({})), &[]);
+    for address in ["127.0.0.1:0", "unix:/tmp/a"] {
+        finds_in(
+            port(json!({ "tcp": address })),
+            &[
+                "listeners.more.split: beginnings of connections are held at an IP address and a port; write both, or remove `split`",
+            ],
+        );
+    }
+    finds_in(
+        port(json!({ "proxy_protocol": "accept", "proxy_protocol_from": "127.0.0.1/32" })),
+        &[
+            "listeners.more.split: the target of a connection is not known before it is accepted; give `target` alone, or remove `split`",
+        ],
+    );
+}

@@ -34,14 +34,23 @@ pub struct CaptureOrder {
     pub tcp: Vec<u16>,
     /// The port of the socket for datagrams.
     pub udp: Option<u16>,
-    /// Ports of UDP whose datagrams are answered by ICMP, so that programs use another protocol.
-    pub refused_udp: Vec<u16>,
-    /// Ports of TCP whose connections are reset.
-    pub refused_tcp: Vec<u16>,
+    /// Ports that are refused.
+    pub refused: RefusedPorts,
+    /// The address of a listener of this machine, whose connections alone are taken: before they begin.
+    pub own: Option<SocketAddr>,
     /// Whether the traffic stays captured, and is dropped, when this process dies.
     pub stays: bool,
     /// Where the beginnings of connections are held.
     pub held: Option<SynQueues>,
+}
+
+/// Ports whose traffic is refused, so that programs use another protocol.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefusedPorts {
+    /// Those of UDP: datagrams are answered by ICMP.
+    pub udp: Vec<u16>,
+    /// Those of TCP: connections are reset.
+    pub tcp: Vec<u16>,
 }
 
 /// Queues of netfilter that hold beginnings of connections, one for each worker.

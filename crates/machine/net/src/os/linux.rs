@@ -40,6 +40,7 @@ mod packet_queue;
 mod pipe;
 mod probe;
 mod program_space;
+mod redirect_rules;
 mod route_rules;
 mod tcp_info;
 mod tun;
@@ -63,6 +64,7 @@ pub use probe::{echo_socket, mark, receive_merged, send_cut, socket_mark, take_f
 pub use program_space::{
     allow_pings, cover_file, cover_folder, enter_program_space, watch_process,
 };
+pub use redirect_rules::original_destination;
 pub use route_rules::{add_exception, exceptions, remove_exception};
 pub use tcp_info::round_trip;
 pub use tun::{foreign_tun, open_tun, tun_cuts_udp};

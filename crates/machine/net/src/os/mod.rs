@@ -19,7 +19,8 @@ mod sender_condition;
 
 pub(crate) use capture_order::{CAPTURE_MARK, LISTENER_BITS, TCP, UDP};
 pub use capture_order::{
-    CaptureOrder, CaptureRules, CapturedFlowRules, DestinedDatagram, SynFate, SynQueues,
+    CaptureOrder, CaptureRules, CapturedFlowRules, DestinedDatagram, RefusedPorts, SynFate,
+    SynQueues,
 };
 pub use control_record::ControlRecord;
 pub use packet_queue::{PacketQueue, PacketQueueReader, PacketVerdict, QueuedSyn, SynEnds};
@@ -35,11 +36,12 @@ pub use system::{
     exceptions, forbid_fragments, foreign_tun, forget_variables, forwarded_families, give_tls_keys,
     host_name, is_network, is_transparent, lead_captured_here, listen_local, local_addresses,
     local_names, local_process, mark, mark_open, masquerades, new_network, note_arrivals,
-    note_destinations, open_tun, passed_kind, path_mtu, peer_uid, prepare_datagrams, process_stats,
-    raise_open_files, receive_destined, receive_merged, receive_timed, remove_exception,
-    report_errors, round_trip, send_close_notify, send_cut, set_congestion, set_socket_congestion,
-    socket_mark, socket_number, take_echo_error, take_foreign_addresses, take_queued_error,
-    take_tls_control, tun_cuts_udp, use_small_pages, watch_process,
+    note_destinations, open_tun, original_destination, passed_kind, path_mtu, peer_uid,
+    prepare_datagrams, process_stats, raise_open_files, receive_destined, receive_merged,
+    receive_timed, remove_exception, report_errors, round_trip, send_close_notify, send_cut,
+    set_congestion, set_socket_congestion, socket_mark, socket_number, take_echo_error,
+    take_foreign_addresses, take_queued_error, take_tls_control, tun_cuts_udp, use_small_pages,
+    watch_process,
 };
 
 /// One instruction of the classic packet filter (BPF): code, jumps if true and if false, and a constant.

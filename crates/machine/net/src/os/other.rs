@@ -17,8 +17,8 @@ mod masquerade;
 mod pipe;
 mod route_rules;
 pub use capture::{
-    captures, congestion_controls, lead_captured_here, note_destinations, receive_destined,
-    set_socket_congestion, socket_mark,
+    captures, congestion_controls, lead_captured_here, note_destinations, original_destination,
+    receive_destined, set_socket_congestion, socket_mark,
 };
 pub use masquerade::masquerades;
 pub use pipe::Pipe;

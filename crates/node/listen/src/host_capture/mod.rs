@@ -11,7 +11,7 @@ use hermes_admit::entrance::Entrance;
 use hermes_net::Watch;
 use hermes_net::host_capture::{CaptureInForce, CaptureShare};
 
-pub(crate) use settings::captured;
+pub(crate) use settings::{captured, split};
 
 use crate::held_syns::{HeldSyns, HoldingWorker};
 use crate::stream::{self, CapturedConnections};

@@ -1,9 +1,24 @@
 //! The traffic that a listener captures, as the machine needs it.
 
-use hermes_config::model::{CaptureCongestion, CaptureFailure, FlowProtocol, HostCapture};
-use hermes_net::host_capture::CaptureSettings;
+use std::net::SocketAddr;
+
+use hermes_config::model::{
+    CaptureCongestion, CaptureFailure, CaptureMode, FlowProtocol, HostCapture,
+};
+use hermes_net::host_capture::{CaptureMeans, CaptureSettings, RefusedPorts};
 
 use crate::device_spec::in_kernel;
+
+/// The connections of a `tcp` listener whose beginnings are held.
+pub(crate) fn split(name: &str, own: SocketAddr) -> CaptureSettings {
+    CaptureSettings {
+        name: name.to_owned(),
+        own: Some(own),
+        tcp: true,
+        holds: true,
+        ..CaptureSettings::default()
+    }
+}
 
 /// Of the listener of this name.
 pub(crate) fn captured(name: &str, capture: &HostCapture) -> CaptureSettings {
@@ -19,10 +34,18 @@ pub(crate) fn captured(name: &str, capture: &HostCapture) -> CaptureSettings {
         except: capture.exclude.clone(),
         tcp: capture.takes(FlowProtocol::Tcp),
         udp: capture.takes(FlowProtocol::Udp),
-        refused_udp: refused(FlowProtocol::Udp),
-        refused_tcp: refused(FlowProtocol::Tcp),
+        refused: RefusedPorts {
+            udp: refused(FlowProtocol::Udp),
+            tcp: refused(FlowProtocol::Tcp),
+        },
+        own: None,
         fails_closed: capture.fail == CaptureFailure::Closed,
         holds: capture.split,
+        means: match capture.mode {
+            None => CaptureMeans::Any,
+            Some(CaptureMode::Tproxy) => CaptureMeans::Tproxy,
+            Some(CaptureMode::Redirect) => CaptureMeans::Redirect,
+        },
         congestion: capture.congestion.map(CaptureCongestion::name),
     }
 }

@@ -33,6 +33,7 @@
 //! process removes it once its own is there.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -126,25 +127,7 @@ impl CaptureRules {
     /// `PermissionDenied`: it takes `CAP_NET_ADMIN`. Others: the kernel lacks nf_tables, TPROXY, or tables that are owned, or that stay
     /// where that is asked for (Linux 6.9).
     pub fn of(order: &CaptureOrder) -> io::Result<Self> {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let process = std::process::id();
-        let table = format!("{PREFIX}{}-{process}-{number}", order.name);
-
-        let mut batch = Batch::default();
-        let found = tables(PREFIX)?.into_iter();
-        let left = found.filter(|one| one.is_orphan && is_of(&one.name, &order.name));
-        for orphan in left {
-            // The one who adopts it may remove it.
-            batch.table(&orphan.name, TableLife::Persistent);
-            batch.remove_table(&orphan.name);
-        }
-        fill(&mut batch, &table, order);
-        let socket = batch.commit()?;
-        Ok(Self {
-            socket,
-            table,
-            is_watched: order.is_watched(),
-        })
+        commit(order, fill)
     }
 
     /// Says that this process is alive, where beginnings are held: without that, traffic soon goes its ordinary way again. It takes the
@@ -220,6 +203,32 @@ impl CapturedFlowRules {
     }
 }
 
+/// Makes a table with these contents, in place of those that a killed process of the listener left behind.
+pub(super) fn commit(
+    order: &CaptureOrder,
+    fill: impl FnOnce(&mut Batch, &str, &CaptureOrder),
+) -> io::Result<CaptureRules> {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let process = std::process::id();
+    let table = format!("{PREFIX}{}-{process}-{number}", order.name);
+
+    let mut batch = Batch::default();
+    let found = tables(PREFIX)?.into_iter();
+    let left = found.filter(|one| one.is_orphan && is_of(&one.name, &order.name));
+    for orphan in left {
+        // The one who adopts it may remove it.
+        batch.table(&orphan.name, TableLife::Persistent);
+        batch.remove_table(&orphan.name);
+    }
+    fill(&mut batch, &table, order);
+    let socket = batch.commit()?;
+    Ok(CaptureRules {
+        socket,
+        table,
+        is_watched: order.is_watched(),
+    })
+}
+
 /// The existing tables of this kind, of any process.
 ///
 /// # Errors
@@ -273,7 +282,10 @@ fn fill(batch: &mut Batch, table: &str, order: &CaptureOrder) {
 fn mark_rules(order: &CaptureOrder) -> Vec<Rule> {
     let mut rules = direct(order);
     rules.extend(unwatched(order));
-    rules.extend(exceptions(order));
+    match order.own {
+        Some(own) => rules.push(to_own(own).set_mark(order.mark())),
+        None => rules.extend(exceptions(order)),
+    }
     for name in &order.interfaces {
         let here = Rule::default().by_interface(name);
         rules.extend(refusals(order, &here));
@@ -363,9 +375,23 @@ fn capture_rules(order: &CaptureOrder) -> Vec<Rule> {
         port.map(|port| rule.into_socket(port).accept())
     }));
     // TPROXY passes over packets that no socket takes. They must not go on: their routing rule leads them here, where
-    // the machine itself would answer.
-    rules.push(marked().drop_it());
+    // the machine itself would answer. Those for a listener of this machine are for it.
+    if order.own.is_none() {
+        rules.push(marked().drop_it());
+    }
     rules
+}
+
+/// Packets to a listener of this machine.
+fn to_own(own: SocketAddr) -> Rule {
+    let here = Rule::default().destination_type(LOCAL, true);
+    let here = match own.ip().is_unspecified() {
+        true => here,
+        false => here.to(IpNet::from(own.ip())),
+    };
+    let port = own.port().to_be_bytes();
+    here.protocol(TCP)
+        .transport_bytes(DESTINATION_PORT, &[0xff; 2], &port)
 }
 
 /// Packets that were held, as their marks say.
@@ -405,43 +431,45 @@ fn protocols(order: &CaptureOrder) -> impl Iterator<Item = u8> {
 }
 
 /// Packets that stay as they are: to this machine, to groups, and to the excepted destinations.
-fn exceptions(order: &CaptureOrder) -> Vec<Rule> {
+pub(super) fn exceptions(order: &CaptureOrder) -> Vec<Rule> {
     let link_local = ["169.254.0.0/16", "fe80::/10"];
     let link_local = link_local.into_iter().filter_map(|net| net.parse().ok());
     let mut rules = vec![Rule::default().destination_type(UNICAST, false).accept()];
     for net in link_local.chain(order.except.iter().copied()) {
-        rules.push(to(net).accept());
+        rules.push(Rule::default().to(net).accept());
     }
     rules
 }
 
 /// Packets to ports that are refused.
-fn refusals(order: &CaptureOrder, sender: &Rule) -> Vec<Rule> {
+pub(super) fn refusals(order: &CaptureOrder, sender: &Rule) -> Vec<Rule> {
     let to_port = |protocol: u8, port: u16| {
         let port = port.to_be_bytes();
         let rule = sender.clone().protocol(protocol);
         rule.transport_bytes(DESTINATION_PORT, &[0xff; 2], &port)
     };
-    let udp = order.refused_udp.iter();
+    let udp = order.refused.udp.iter();
     let udp = udp.map(|port| to_port(UDP, *port).unreachable(Unreachable::Port));
-    let tcp = order.refused_tcp.iter();
+    let tcp = order.refused.tcp.iter();
     let tcp = tcp.map(|port| to_port(TCP, *port).reset());
     udp.chain(tcp).collect()
 }
 
-/// Packets to this network.
-fn to(net: IpNet) -> Rule {
-    match net {
-        IpNet::V4(net) => Rule::default().family(NFPROTO_IPV4).network_bytes(
-            IPV4_DESTINATION,
-            &net.netmask().octets(),
-            &net.network().octets(),
-        ),
-        IpNet::V6(net) => Rule::default().family(NFPROTO_IPV6).network_bytes(
-            IPV6_DESTINATION,
-            &net.netmask().octets(),
-            &net.network().octets(),
-        ),
+impl Rule {
+    /// Packets to this network.
+    fn to(self, net: IpNet) -> Self {
+        match net {
+            IpNet::V4(net) => self.family(NFPROTO_IPV4).network_bytes(
+                IPV4_DESTINATION,
+                &net.netmask().octets(),
+                &net.network().octets(),
+            ),
+            IpNet::V6(net) => self.family(NFPROTO_IPV6).network_bytes(
+                IPV6_DESTINATION,
+                &net.netmask().octets(),
+                &net.network().octets(),
+            ),
+        }
     }
 }
 

@@ -31,6 +31,7 @@ const NFTA_PAYLOAD_LEN: u16 = 4;
 const NFTA_FIB_DREG: u16 = 1;
 const NFTA_FIB_RESULT: u16 = 2;
 const NFTA_FIB_FLAGS: u16 = 3;
+const NFTA_REDIR_REG_PROTO_MIN: u16 = 1;
 const NFTA_TPROXY_FAMILY: u16 = 1;
 const NFTA_TPROXY_REG_PORT: u16 = 3;
 const NFTA_SOCKET_KEY: u16 = 1;
@@ -224,6 +225,15 @@ impl Rule {
         number(&mut bytes, NFTA_TPROXY_FAMILY, 0);
         number(&mut bytes, NFTA_TPROXY_REG_PORT, REGISTER);
         expression(&mut self.0, "tproxy", &bytes);
+        self
+    }
+
+    /// `redirect to :PORT`
+    pub(super) fn redirect(mut self, port: u16) -> Self {
+        self = self.load(&port.to_be_bytes());
+        let mut bytes = Vec::new();
+        number(&mut bytes, NFTA_REDIR_REG_PROTO_MIN, REGISTER);
+        expression(&mut self.0, "redir", &bytes);
         self
     }
 

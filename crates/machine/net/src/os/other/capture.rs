@@ -52,6 +52,14 @@ pub fn set_socket_congestion(_socket: &Socket, _name: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn original_destination(_stream: &tokio::net::TcpStream) -> io::Result<std::net::SocketAddr> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Unknown here.
 #[must_use]
 pub fn congestion_controls() -> Vec<String> {
@@ -78,6 +86,22 @@ impl CaptureRules {
     /// # Errors
     /// Always.
     pub fn check(_stays: bool, _holds: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Not supported.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn redirecting(_order: &CaptureOrder) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Not supported.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn check_redirecting(_stays: bool) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -1,8 +1,10 @@
 //! Traffic that is captured on its way: of machines behind a router, and of users and control groups of one machine.
 
 mod holds;
+mod listener;
 mod measured;
 pub(super) mod network;
+mod redirect;
 mod router;
 mod senders;
 mod sources;
