@@ -8,12 +8,14 @@
 //       else console.log(event.text());
 //     }
 //
-// A subscription comes again by itself when the way breaks off, and says what was lost meanwhile. It ends when the loop is left, when
+// A subscription comes again by itself when the way breaks off, and says what was lost meanwhile; where its channel moves to another
+// relay, it goes along. It ends when the loop is left, when
 // its `signal` is aborted, or when the relay says so.
 
 const NATIVE = "application/hermes-adu";
 const ADU = 0x2d7c51c0;
 const GAP = 0x2d7c51c1;
+const MOVED = 0x2d7c51c3;
 const END = 0x2d7c51c4;
 const GAPS = ["full", "expired", "away", "restarted"];
 const ENDS = ["timeout", "left", "lagging", "stopping", "taken"];
@@ -69,7 +71,7 @@ export class Channel {
    * each time the relay has begun to listen: what is published from then on comes.
    */
   async *subscribe(wish = {}) {
-    const state = { at: wish.from, location: undefined, heartbeat: 15, isOver: false };
+    const state = { at: wish.from, channel: this.url, location: undefined, heartbeat: 15, isOver: false, isMoved: false };
     let wait = FIRST_WAIT;
     try {
       while (!state.isOver) {
@@ -87,6 +89,11 @@ export class Channel {
             state.location = undefined;
             continue;
           }
+        }
+        if (state.isMoved) {
+          // A subscription waits there, from the last message that came from here on.
+          state.isMoved = false;
+          continue;
         }
         // Not all come again at the same time.
         if (!state.isOver) await sleep(wait * (0.5 + Math.random()), wish.signal);
@@ -116,13 +123,15 @@ export class Channel {
     };
 
     try {
-      const url = state.location ?? this.url;
+      const url = state.location ?? state.channel;
       const options = { headers, signal: abort.signal, cache: "no-store" };
       const response = await this.fetch(url, options);
       const subscribed = dictionary(response.headers.get("hermes-subscribe"));
       if (!response.ok || subscribed.at === undefined) throw new RelayError(response, await response.text());
+      // A relay whose channel is elsewhere sends there.
+      if (response.redirected) state.channel = channelOf(response.url);
       const location = response.headers.get("content-location");
-      if (location !== null) state.location = new URL(location, this.url);
+      if (location !== null) state.location = new URL(location, state.channel);
       state.heartbeat = subscribed.heartbeat ?? state.heartbeat;
       // Numbers of another life of the channel begin anew, and the relay tells of the gap.
       const isSame = state.at !== undefined && epoch(state.at) === epoch(subscribed.at);
@@ -139,6 +148,12 @@ export class Channel {
         for (const { type, bytes } of capsules.push(value)) {
           const event = read(type, bytes);
           if (event === undefined) continue;
+          if (event.moved !== undefined) {
+            state.location = new URL(event.moved, url);
+            state.channel = channelOf(state.location);
+            state.isMoved = true;
+            return;
+          }
           if (event.seq !== undefined) {
             // One that came by another stream already.
             if (event.seq <= sequence(state.at)) continue;
@@ -208,6 +223,8 @@ function read(type, bytes) {
       const reason = needed(varint(bytes, count.end));
       return { gap: count.value, reason: GAPS[reason.value] ?? "other" };
     }
+    case MOVED:
+      return { moved: decoded(bytes) };
     case END: {
       const reason = needed(varint(bytes, 0));
       return { end: ENDS[reason.value] ?? "other", text: decoded(bytes.subarray(reason.end)) };
@@ -263,6 +280,14 @@ function dictionary(text) {
     else members[key] = Number.isNaN(Number(value)) ? value : Number(value);
   }
   return members;
+}
+
+/** The channel of a subscription's URL. */
+function channelOf(url) {
+  const channel = new URL(url);
+  const rest = channel.search.slice(1).split("&").filter((part) => part !== "" && !part.startsWith("s="));
+  channel.search = rest.join("&");
+  return channel;
 }
 
 function quoted(text) {

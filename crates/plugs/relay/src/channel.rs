@@ -1,6 +1,7 @@
 //! A channel: messages that are numbered one by one, for the subscriptions of all workers.
 
 mod mirror;
+mod phase;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use tokio::time::timeout_at;
 use crate::message::{Message, cost};
 use crate::queue::{Enqueued, MemberId, Room};
 use crate::share::{Joining, Share};
+use phase::Phase;
+pub(crate) use phase::{NoRoom, Unpublished};
 
 /// Messages with a publisher's own number that a channel remembers, to know one that is sent again.
 #[doc(alias = "bound")]
@@ -33,6 +36,8 @@ pub(crate) struct Channel {
     held: Arc<AtomicUsize>,
     /// Told when there may be room.
     room: Notify,
+    /// Told when it takes messages again, or has gone elsewhere.
+    changed: Notify,
     /// Publishers that wait for room.
     publishers: AtomicUsize,
     /// Publishers of the reliable mode, one after the other: none overtakes one that waits.
@@ -40,6 +45,7 @@ pub(crate) struct Channel {
 }
 
 struct State {
+    phase: Phase,
     /// The number of the last message.
     sequence: u64,
     shares: Vec<WorkerShare>,
@@ -74,13 +80,6 @@ pub(crate) struct Draft {
     pub(crate) publisher: Option<Publisher>,
 }
 
-/// Some subscription has no room, and the message must not be lost for it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NoRoom {
-    /// Subscriptions.
-    pub(crate) receivers: u64,
-}
-
 /// A subscription's place in a channel.
 pub(crate) struct Joined {
     pub(crate) share: Arc<Mutex<Share>>,
@@ -88,26 +87,32 @@ pub(crate) struct Joined {
 }
 
 impl Channel {
-    pub(crate) fn new(epoch: u32, held: Arc<AtomicUsize>) -> Self {
+    /// A channel that goes on behind this position.
+    pub(crate) fn new(at: Position, held: Arc<AtomicUsize>) -> Self {
         Self {
-            epoch,
+            epoch: at.epoch,
             is_mirror: false,
             state: Mutex::new(State {
-                sequence: 0,
+                phase: Phase::Here,
+                sequence: at.sequence,
                 shares: Vec::new(),
                 remembered: VecDeque::new(),
             }),
             held,
             room: Notify::new(),
+            changed: Notify::new(),
             publishers: AtomicUsize::new(0),
             turn: tokio::sync::Mutex::new(()),
         }
     }
 
-    /// A subscription on this worker, from here on.
-    pub(crate) fn join(&self, joining: Joining, now: Instant) -> Joined {
+    /// A subscription on this worker, from here on; `None` where the channel goes elsewhere.
+    pub(crate) fn join(&self, joining: Joining, now: Instant) -> Option<Joined> {
         let worker = thread::current().id();
         let mut state = self.state.lock();
+        if state.phase != Phase::Here {
+            return None;
+        }
         let known = state.shares.iter().find(|known| known.worker == worker);
         let share = match known {
             Some(known) => known.share.clone(),
@@ -122,20 +127,22 @@ impl Channel {
         };
         // Messages are numbered with the state locked, so that the position is exactly where the subscription begins.
         let member = share.lock().join(joining, state.sequence, now);
-        Joined { share, member }
+        Some(Joined { share, member })
     }
 
     /// Publishes a message for all subscriptions; in the reliable mode for all or none.
     ///
     /// # Errors
-    /// Some have no room, and the mode is the reliable one.
-    pub(crate) fn publish(&self, draft: &Draft, now: Instant) -> Result<Delivered, NoRoom> {
+    /// Some have no room, and the mode is the reliable one; or the channel goes elsewhere.
+    pub(crate) fn publish(&self, draft: &Draft, now: Instant) -> Result<Delivered, Unpublished> {
         let mut state = self.state.lock();
         if let Some(known) = state.known(draft) {
             return Ok(known);
         }
+        state.phase.takes_messages()?;
         if draft.how.is_reliable {
-            state.check_room(cost(draft.data.len()))?;
+            let room = state.check_room(cost(draft.data.len()));
+            room.map_err(Unpublished::NoRoom)?;
         }
 
         state.sequence += 1;
@@ -175,12 +182,27 @@ impl Channel {
     /// Publishes a message, and waits until then for room where the mode asks for it.
     ///
     /// # Errors
-    /// There is no room in time: no one gets the message.
+    /// There is no room in time, or the channel has gone elsewhere: no one gets the message.
     pub(crate) async fn publish_by(
         &self,
         draft: &Draft,
         deadline: Instant,
-    ) -> Result<Delivered, NoRoom> {
+    ) -> Result<Delivered, Unpublished> {
+        loop {
+            // It hears of the change from here on, also before it is polled.
+            let changed = self.changed.notified();
+            match self.publish_in_turn(draft, deadline).await {
+                Err(Unpublished::Stopped) => changed.await,
+                published => return published,
+            }
+        }
+    }
+
+    async fn publish_in_turn(
+        &self,
+        draft: &Draft,
+        deadline: Instant,
+    ) -> Result<Delivered, Unpublished> {
         if !draft.how.is_reliable {
             return self.publish(draft, Instant::now());
         }
@@ -188,18 +210,51 @@ impl Channel {
             receivers: self.receivers(),
         };
         let turn = timeout_at(deadline.into(), self.turn.lock());
-        let _turn = turn.await.map_err(|_| no_room)?;
+        let _turn = turn.await.map_err(|_| Unpublished::NoRoom(no_room))?;
         let _waiting = Waiting::begin(&self.publishers);
         loop {
             // It hears of room from here on, also before it is polled.
             let room = self.room.notified();
             match self.publish(draft, Instant::now()) {
-                Ok(delivered) => return Ok(delivered),
-                Err(no_room) => timeout_at(deadline.into(), room)
+                Err(Unpublished::NoRoom(no_room)) => timeout_at(deadline.into(), room)
                     .await
-                    .map_err(|_| no_room)?,
+                    .map_err(|_| Unpublished::NoRoom(no_room))?,
+                published => return published,
             }
         }
+    }
+
+    /// Takes no messages and no subscriptions from here on; the position of the last message. `None` if it is on its way already.
+    pub(crate) fn stop(&self) -> Option<Position> {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Here || self.is_mirror {
+            return None;
+        }
+        state.phase = Phase::Stopped;
+        Some(Position {
+            epoch: self.epoch,
+            sequence: state.sequence,
+        })
+    }
+
+    /// Whether it takes messages and subscriptions.
+    pub(crate) fn is_here(&self) -> bool {
+        self.state.lock().phase == Phase::Here
+    }
+
+    /// Takes messages again.
+    pub(crate) fn go_on(&self) {
+        self.enter(Phase::Here);
+    }
+
+    /// It is at another relay from now on.
+    pub(crate) fn is_gone(&self) {
+        self.enter(Phase::Gone);
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.state.lock().phase = phase;
+        self.changed.notify_waiters();
     }
 
     /// Tells publishers who wait that there may be room.
@@ -310,7 +365,11 @@ mod tests {
 
     #[test]
     fn a_reliable_message_is_lost_for_no_member_where_one_owner_has_many() {
-        let channel = Channel::new(1, Arc::default());
+        let at = Position {
+            epoch: 1,
+            sequence: 0,
+        };
+        let channel = Channel::new(at, Arc::default());
         let owner = Arc::new(Account::new("user".into(), Arc::default()));
         let now = Instant::now();
         for _ in 0..100 {
@@ -319,7 +378,7 @@ mod tests {
                 overflow: Overflow::Newest,
             };
             let owner = owner.clone();
-            channel.join(Joining { bounds, owner }, now);
+            assert!(channel.join(Joining { bounds, owner }, now).is_some());
         }
         let draft = Draft {
             how: Publish {

@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use hermes_proto::relay::{End, Gap};
 
 use crate::message::Message;
+use crate::moved::Moved;
 
 pub(crate) use accept::accepted;
 pub(crate) use event_stream::EventStream;
@@ -45,6 +46,8 @@ pub(crate) enum Word<'a> {
     Heartbeat(u64),
     /// It is over.
     End(End, &'a str),
+    /// It goes on at another relay.
+    Moved(&'a Moved),
 }
 
 impl Form {

@@ -1,5 +1,6 @@
 //! The requests of a relay, by method and URI.
 
+mod hold;
 mod subscribe;
 
 pub(crate) use subscribe::no_subscription;
@@ -15,7 +16,7 @@ use hermes_plug::{Handler, HandlerRequest, Handling, Response, Settings};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::relay::MEDIA_TYPE;
-use hermes_proto::relay::fields::{DELIVERED, Delivered, FieldError, Publish};
+use hermes_proto::relay::fields::{DELIVERED, Delivered, FieldError, MOVE, Publish};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::account::Account;
@@ -82,6 +83,7 @@ impl Relay {
         let is_subscription = asked.path.subscription.is_some();
         match asked.request.head.method {
             Method::GET => self.subscribe(asked).await,
+            Method::POST if asked.request.head.fields.get(MOVE).is_some() => self.hold(&asked),
             Method::POST | Method::PUT if is_subscription => self.renew(&asked),
             Method::DELETE if is_subscription => self.leave(&asked),
             Method::POST | Method::PUT => self.publish(asked).await,
@@ -105,6 +107,8 @@ impl Relay {
             owner: &asked.owner,
             limit: asked.rules.message,
             wait: wait(fields).unwrap_or(WAIT),
+            path: &asked.path.channel,
+            opener: asked.request.opener.clone(),
         };
         let content = &mut asked.request.content;
         let published = match is_stream {
@@ -149,6 +153,7 @@ impl Asked {
             user: self.request.user.as_deref(),
             rules: &self.rules,
             mirror: self.mirror.as_ref(),
+            begins: None,
         }
     }
 }

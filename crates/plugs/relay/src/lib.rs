@@ -15,6 +15,8 @@ mod channel;
 mod form;
 mod handler;
 mod message;
+mod moved;
+mod moves;
 mod plug;
 mod publish;
 mod query;

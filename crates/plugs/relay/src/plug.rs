@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use hermes_config::{Problem, settings_schema};
 use hermes_observe::{GaugeFamily, LabelledGauge};
-use hermes_plug::{Background, Plug, Plugs};
+use hermes_plug::{Background, Change, DocumentSettings, Plug, Plugs};
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::aggregate::{Aggregate, Joins};
 use crate::handler::Relay;
+use crate::moves::MoveSettings;
 use crate::space::Space;
 
 /// The name of the handler.
@@ -22,6 +24,10 @@ const AGGREGATE: &str = "aggregate";
 /// How often it looks whether subscriptions are over, or owe a sign of life.
 #[doc(alias = "bound")]
 const TICK: Duration = Duration::from_secs(1);
+
+/// The same while the node stops.
+#[doc(alias = "bound")]
+const DRAIN_TICK: Duration = Duration::from_millis(100);
 
 /// Adds the relay to the plugs of a program.
 #[must_use]
@@ -41,6 +47,18 @@ struct RelayPlug {
 }
 
 impl Plug for RelayPlug {
+    fn schema(&self) -> Option<Value> {
+        Some(settings_schema::<MoveSettings>())
+    }
+
+    fn prepare(&self, settings: &DocumentSettings<'_>) -> Result<Change, Vec<Problem>> {
+        let read = settings.read::<MoveSettings>();
+        let read = read.map_err(|problem| vec![problem])?.unwrap_or_default();
+        let rules = read.rules(settings)?;
+        let space = self.space.clone();
+        Ok(Change::new(move || space.moves.change(rules)))
+    }
+
     fn start(&self, background: &Background) {
         let space = self.space.clone();
         let joins = self.joins.clone();
@@ -55,8 +73,15 @@ impl Plug for RelayPlug {
                         space.tick(Instant::now());
                         joins.tick();
                     }
-                    () = stopping.stopping() => return,
+                    () = stopping.stopping() => break,
                 }
+            }
+            let mut ticks = interval(DRAIN_TICK);
+            space.moves.drain();
+            // Subscribers are to hear where they go on, and to leave.
+            while space.moves.successor().is_some() && space.sizes().subscriptions > 0 {
+                ticks.tick().await;
+                space.tick(Instant::now());
             }
         });
     }
@@ -66,7 +91,7 @@ impl Plug for RelayPlug {
         if sizes.subscriptions == 0 && self.space.counts.published.load(Ordering::Relaxed) == 0 {
             return Value::Null;
         }
-        json!({
+        let mut status = json!({
             "channels": sizes.channels,
             "subscriptions": sizes.subscriptions,
             "aggregated": self.joins.len(),
@@ -74,7 +99,11 @@ impl Plug for RelayPlug {
             "published": self.space.counts.published.load(Ordering::Relaxed),
             "enqueued": self.space.counts.enqueued.load(Ordering::Relaxed),
             "dropped": self.space.counts.dropped.load(Ordering::Relaxed),
-        })
+        });
+        if let Some(moves) = self.space.moves.status() {
+            status["moves"] = moves;
+        }
+        status
     }
 
     fn metrics(&self) -> Vec<GaugeFamily> {

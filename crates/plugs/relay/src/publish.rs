@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use hermes_http::Frame;
-use hermes_plug::RequestContent;
 use hermes_plug::refusal::Refusal;
+use hermes_plug::{Opener, RequestContent};
 use hermes_proto::capsule::CapsuleDecoder;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::relay::fields::{Delivered, Publish};
@@ -15,7 +15,8 @@ use hermes_proto::relay::{Adu, RelayFrame};
 use http::StatusCode;
 
 use crate::account::{Account, Charge};
-use crate::channel::{Channel, Draft, NoRoom, Publisher};
+use crate::channel::{Channel, Draft, NoRoom, Publisher, Unpublished};
+use crate::moves::forward;
 use crate::space::Space;
 
 /// The channel that messages go to, and how.
@@ -31,6 +32,10 @@ pub(crate) struct Publishing<'a> {
     pub(crate) limit: usize,
     /// How long a message may wait for room.
     pub(crate) wait: Duration,
+    /// The path and query of the channel.
+    pub(crate) path: &'a str,
+    /// The way to another relay, where the channel has gone there.
+    pub(crate) opener: Opener,
 }
 
 /// Why not all was published.
@@ -38,6 +43,16 @@ pub(crate) enum NotPublished {
     Refused(Refusal),
     /// There was no room in time for a message, and those that came before it were published.
     NoRoom(NoRoom, Delivered),
+}
+
+impl NotPublished {
+    /// The same behind messages that were published.
+    fn behind(self, before: Delivered) -> Self {
+        match self {
+            Self::NoRoom(no_room, _) => Self::NoRoom(no_room, before),
+            refused @ Self::Refused(_) => refused,
+        }
+    }
 }
 
 impl From<Refusal> for NotPublished {
@@ -69,7 +84,6 @@ impl Publishing<'_> {
         }
         self.one(data.freeze(), self.content_type.clone(), self.how.clone())
             .await
-            .map_err(|no_room| NotPublished::NoRoom(no_room, Delivered::default()))
     }
 
     /// Publishes each ADU of a content. A reader that is not fast enough holds up this content alone.
@@ -92,8 +106,7 @@ impl Publishing<'_> {
                 let frame = RelayFrame::decode(&capsule).map_err(malformed)?;
                 if let RelayFrame::Adu(adu) = frame {
                     let delivered = self.adu(adu).await;
-                    let delivered =
-                        delivered.map_err(|no_room| NotPublished::NoRoom(no_room, total))?;
+                    let delivered = delivered.map_err(|unpublished| unpublished.behind(total))?;
                     add(&mut total, &delivered);
                 }
             }
@@ -102,7 +115,7 @@ impl Publishing<'_> {
         Ok(total)
     }
 
-    async fn adu(&self, adu: Adu) -> Result<Delivered, NoRoom> {
+    async fn adu(&self, adu: Adu) -> Result<Delivered, NotPublished> {
         let topic = adu
             .topic
             .map(|topic| String::from_utf8_lossy(&topic).into_owned());
@@ -122,16 +135,7 @@ impl Publishing<'_> {
         data: Bytes,
         content_type: Option<Bytes>,
         how: Publish,
-    ) -> Result<Delivered, NoRoom> {
-        let counts = &self.space.counts;
-        counts.published.fetch_add(1, Ordering::Relaxed);
-        let Some(channel) = &self.channel else {
-            return Ok(Delivered {
-                is_exact: true,
-                ..Delivered::default()
-            });
-        };
-
+    ) -> Result<Delivered, NotPublished> {
         let publisher = how.sequence.map(|sequence| Publisher {
             name: self.owner.name.clone(),
             sequence,
@@ -142,8 +146,20 @@ impl Publishing<'_> {
             data,
             publisher,
         };
+        let counts = &self.space.counts;
+        counts.published.fetch_add(1, Ordering::Relaxed);
+        let Some(channel) = &self.channel else {
+            return self.elsewhere(draft).await;
+        };
+
         let deadline = Instant::now() + self.wait;
-        let delivered = channel.publish_by(&draft, deadline).await?;
+        let delivered = match channel.publish_by(&draft, deadline).await {
+            Ok(delivered) => delivered,
+            Err(Unpublished::NoRoom(no_room)) => {
+                return Err(NotPublished::NoRoom(no_room, Delivered::default()));
+            }
+            Err(Unpublished::Stopped | Unpublished::Gone) => return self.elsewhere(draft).await,
+        };
         counts
             .enqueued
             .fetch_add(delivered.enqueued, Ordering::Relaxed);
@@ -151,6 +167,20 @@ impl Publishing<'_> {
             .dropped
             .fetch_add(delivered.dropped, Ordering::Relaxed);
         Ok(delivered)
+    }
+
+    /// Publishes a message for which no one is here: at the relay that has taken the channel over, if there is one.
+    async fn elsewhere(&self, draft: Draft) -> Result<Delivered, NotPublished> {
+        match self.space.moves.going() {
+            Some(successor) => {
+                let forwarded = forward(&successor, &self.opener, self.path, draft);
+                forwarded.await.map_err(NotPublished::Refused)
+            }
+            None => Ok(Delivered {
+                is_exact: true,
+                ..Delivered::default()
+            }),
+        }
     }
 
     async fn piece(&self, content: &mut RequestContent) -> Result<Option<Bytes>, Refusal> {

@@ -14,6 +14,7 @@ use hermes_proto::relay::{End, Gap};
 use crate::account::Account;
 use crate::form::{EventStream, Form, Word};
 use crate::message::Message;
+use crate::moved::Moved;
 use crate::queue::{Enqueued, MemberBounds, MemberId, Queue, Room, Step};
 
 /// What a worker has of a channel. Locked for the time of one call.
@@ -28,7 +29,12 @@ pub(crate) struct Share {
     blocks: HashMap<Form, Block>,
     /// Bytes of messages that all channels hold.
     held: Arc<AtomicUsize>,
+    /// Work for the worker of this share.
+    order: Option<Order>,
 }
+
+/// Work that is to be begun on the worker of a share.
+pub(crate) type Order = Box<dyn FnOnce() + Send>;
 
 /// The place of one subscription.
 struct MemberState {
@@ -50,6 +56,8 @@ pub(crate) struct Ending {
     pub(crate) reason: End,
     /// What an operator or developer wants to know beside it.
     pub(crate) text: String,
+    /// Where it goes on.
+    pub(crate) moved: Option<Arc<Moved>>,
 }
 
 /// Messages in the bytes of a form.
@@ -90,6 +98,7 @@ impl Share {
             is_woken: false,
             blocks: HashMap::new(),
             held,
+            order: None,
         }
     }
 
@@ -221,6 +230,18 @@ impl Share {
         ended.collect()
     }
 
+    /// Has its worker do this; who is to be woken for it.
+    pub(crate) fn order(&mut self, order: Order) -> Vec<Waker> {
+        self.order = Some(order);
+        let states = self.states.values_mut();
+        states.filter_map(|state| state.waker.take()).collect()
+    }
+
+    /// The order, for the first stream that comes by.
+    pub(crate) fn take_order(&mut self) -> Option<Order> {
+        self.order.take()
+    }
+
     /// Subscriptions.
     pub(crate) fn members(&self) -> usize {
         self.queue.members()
@@ -269,7 +290,11 @@ impl Share {
         }
 
         if let Some(ending) = state.end.clone() {
-            self.say(sending, &Word::End(ending.reason, &ending.text), pieces);
+            let word = match &ending.moved {
+                Some(moved) => Word::Moved(moved),
+                None => Word::End(ending.reason, &ending.text),
+            };
+            self.say(sending, &word, pieces);
             return Sent::Ended;
         }
         if std::mem::take(&mut state.is_beat_due) {

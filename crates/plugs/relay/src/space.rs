@@ -7,10 +7,12 @@ use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hermes_proto::relay::Position;
 use parking_lot::Mutex;
 
 use crate::account::Account;
 use crate::channel::Channel;
+use crate::moves::{Moves, Stopped};
 use crate::settings::Rules;
 use crate::share::Joining;
 use crate::subscription::{Fate, Subscription, Times};
@@ -26,6 +28,8 @@ pub(crate) struct Space {
     /// Bytes of messages that wait, and of those that are being received.
     pub(crate) held: Arc<AtomicUsize>,
     pub(crate) counts: Counts,
+    /// Its way to another relay.
+    pub(crate) moves: Moves,
 }
 
 /// What a node has done.
@@ -58,6 +62,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) rules: &'a Arc<Rules>,
     /// The channel, where it is that of another relay.
     pub(crate) mirror: Option<&'a Arc<Channel>>,
+    /// The position of another relay at which the channel begins, if it is not there yet.
+    pub(crate) begins: Option<Position>,
 }
 
 /// No further subscription is taken.
@@ -69,6 +75,8 @@ pub(crate) enum Full {
     Node,
     /// The system gives no random numbers, so that no one can be given a name.
     NoName,
+    /// The channel is on its way to another relay.
+    Moved,
 }
 
 impl Space {
@@ -95,16 +103,18 @@ impl Space {
             return Err(Full::Owner(owned));
         }
 
-        // Only ever changed with the tables locked.
-        asking.owner.subscribes();
         let key: Arc<str> = asking.key.into();
         let channel = match asking.mirror {
             Some(mirror) => mirror.clone(),
             None => {
                 let channel = tables.channels.entry(key.clone());
+                let anew = Position {
+                    epoch: u32::from_le_bytes(epoch),
+                    sequence: 0,
+                };
                 let begin = || {
-                    let epoch = u32::from_le_bytes(epoch);
-                    Arc::new(Channel::new(epoch, self.held.clone()))
+                    let at = asking.begins.unwrap_or(anew);
+                    Arc::new(Channel::new(at, self.held.clone()))
                 };
                 channel.or_insert_with(begin).clone()
             }
@@ -113,7 +123,9 @@ impl Space {
             bounds: asking.rules.queue,
             owner: asking.owner.clone(),
         };
-        let joined = channel.join(joining, now);
+        let joined = channel.join(joining, now).ok_or(Full::Moved)?;
+        // Only ever changed with the tables locked.
+        asking.owner.subscribes();
         let id: Arc<str> = URL_SAFE_NO_PAD.encode(id).into();
         let subscription = Arc::new(Subscription {
             id: id.clone(),
@@ -125,6 +137,8 @@ impl Space {
             member: joined.member,
             rules: asking.rules.clone(),
             times: Mutex::new(Times::until(expires)),
+            opener: Mutex::new(None),
+            begun: asking.begins,
         });
         tables.subscriptions.insert(id, subscription.clone());
         Ok(subscription)
@@ -172,6 +186,38 @@ impl Space {
                 self.remove(&subscription);
             }
         }
+        self.moves.tick(now, |most| self.stop_channels(most));
+    }
+
+    /// Stops so many channels, which are to go to another relay, with all who subscribe to them.
+    fn stop_channels(&self, most: usize) -> Vec<Stopped> {
+        let tables = self.tables.lock();
+        let mut stopped: HashMap<*const Channel, Stopped> = HashMap::new();
+        for (key, channel) in &tables.channels {
+            if stopped.len() >= most {
+                break;
+            }
+            let Some(at) = channel.stop() else {
+                continue;
+            };
+            let one = Stopped {
+                key: key.clone(),
+                channel: channel.clone(),
+                at,
+                subscriptions: Vec::new(),
+            };
+            stopped.insert(Arc::as_ptr(channel), one);
+        }
+        if stopped.is_empty() {
+            return Vec::new();
+        }
+        for subscription in tables.subscriptions.values() {
+            let channel = stopped.get_mut(&Arc::as_ptr(&subscription.channel));
+            if let Some(channel) = channel {
+                channel.subscriptions.push(subscription.clone());
+            }
+        }
+        stopped.into_values().collect()
     }
 
     /// The account of an owner.

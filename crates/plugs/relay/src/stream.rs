@@ -27,7 +27,12 @@ impl Feed for Stream {
         let mut share = self.subscription.share.lock();
         let others = share.take_others();
         let sent = share.pieces(&self.sending, cx, now, pieces);
+        let order = share.take_order();
         drop(share);
+        // It is on the worker of the share here, where the connections of its exchanges are.
+        if let Some(order) = order {
+            order();
+        }
         for other in others {
             other.wake();
         }
@@ -55,6 +60,8 @@ impl Feed for Stream {
 
     fn notify(&mut self, event: FeedEvent) {
         match event {
+            // It hears where it goes on, or that it does not.
+            FeedEvent::Draining if self.goes_elsewhere() => {}
             FeedEvent::Draining => {
                 let mut share = self.subscription.share.lock();
                 // The feed is polled next, and takes the last word.
@@ -63,6 +70,14 @@ impl Feed for Stream {
             FeedEvent::Denied(_) => self.is_over = true,
             FeedEvent::ClientGone(_) => self.is_over |= !self.sending.form.can_resume(),
         }
+    }
+}
+
+impl Stream {
+    /// Whether another relay takes the subscription over when this node stops.
+    fn goes_elsewhere(&self) -> bool {
+        let has_opener = self.subscription.opener.lock().is_some();
+        has_opener && self.space.moves.successor().is_some()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use hermes_plug::Opener;
 use hermes_proto::relay::{End, Gap, GapReason, Position};
 use parking_lot::Mutex;
 
@@ -28,6 +29,10 @@ pub(crate) struct Subscription {
     /// The rules of the route by which it came.
     pub(crate) rules: Arc<Rules>,
     pub(crate) times: Mutex<Times>,
+    /// The way to another relay, where one is to take over.
+    pub(crate) opener: Mutex<Option<Opener>>,
+    /// The position of another relay at which it began.
+    pub(crate) begun: Option<Position>,
 }
 
 /// The times by which a subscription ends.
@@ -90,7 +95,11 @@ impl Subscription {
         let Some(from) = from else {
             return true;
         };
-        let gap = missed(from, self.channel.epoch, sent);
+        // One that comes from another relay may count as that one did.
+        let gap = match self.begun.filter(|begun| begun.epoch == from.epoch) {
+            Some(begun) => missed(from, begun.epoch, begun.sequence),
+            None => missed(from, self.channel.epoch, sent),
+        };
         if let Some(gap) = gap {
             share.tell(self.member, gap);
         }
@@ -140,6 +149,7 @@ impl Subscription {
         Some(Ending {
             reason: End::Lagging,
             text: format!("{bytes} bytes wait, the first for {} s", waits.as_secs()),
+            moved: None,
         })
     }
 }
@@ -149,6 +159,7 @@ impl Ending {
         Self {
             reason,
             text: String::new(),
+            moved: None,
         }
     }
 }

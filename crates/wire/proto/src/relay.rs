@@ -79,7 +79,7 @@ pub enum RelayFrame {
     Gap(Gap),
     /// Nothing has happened since this message.
     Heartbeat(u64),
-    /// The channel goes on at this URI: subscribe there before leaving here.
+    /// The channel goes on at this URI, which is a subscription that waits there for the subscriber. The last capsule.
     Moved(Bytes),
     /// The subscription is over.
     End(End, Bytes),

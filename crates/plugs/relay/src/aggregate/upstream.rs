@@ -197,6 +197,7 @@ fn stopping(text: &str) -> Ending {
     Ending {
         reason: End::Stopping,
         text: text.to_owned(),
+        moved: None,
     }
 }
 
@@ -304,9 +305,17 @@ impl Reader {
                 }
                 Ok(RelayFrame::End(reason, text)) => {
                     let text = String::from_utf8_lossy(&text).into_owned();
-                    return Some(StreamEnd::Over(Ending { reason, text }));
+                    return Some(StreamEnd::Over(Ending {
+                        reason,
+                        text,
+                        moved: None,
+                    }));
                 }
-                Ok(RelayFrame::Heartbeat(_) | RelayFrame::Moved(_) | RelayFrame::Unknown) => {}
+                // Subscribers who come again are sent there by the relay itself.
+                Ok(RelayFrame::Moved(_)) => {
+                    return Some(StreamEnd::Over(stopping("the relay has moved")));
+                }
+                Ok(RelayFrame::Heartbeat(_) | RelayFrame::Unknown) => {}
                 Err(_) => return Some(StreamEnd::Broken),
             }
         }

@@ -15,9 +15,8 @@ use crate::share::Ending;
 impl Channel {
     /// The channel of another relay, from this position on.
     pub(crate) fn mirror(at: Position, held: Arc<AtomicUsize>) -> Self {
-        let mut channel = Self::new(at.epoch, held);
+        let mut channel = Self::new(at, held);
         channel.is_mirror = true;
-        channel.state.get_mut().sequence = at.sequence;
         channel
     }
 

@@ -63,6 +63,19 @@ pub(super) fn word(word: &Word<'_>, output: &mut BytesMut) {
             gap.reason.word()
         ),
         Word::Heartbeat(sequence) => write!(output, "event: heartbeat\ndata: {sequence}\n\n"),
+        Word::Moved(moved) => {
+            // The browser comes again with this name, wherever it is sent.
+            let _ = match moved.event_id() {
+                Some(id) => writeln!(output, "id: {id}"),
+                None => Ok(()),
+            };
+            let channel = &moved.channel;
+            write!(
+                output,
+                "retry: {}\nevent: moved\ndata: {channel}\n\n",
+                moved.retry
+            )
+        }
         Word::End(end, text) => {
             let _ = write!(output, "event: end\ndata: {}", end.word());
             let _ = match text.is_empty() {

@@ -33,6 +33,7 @@ pub(super) fn word(word: &Word<'_>, output: &mut BytesMut) {
     let object = match word {
         Word::Gap(gap) => json!({ "gap": gap.count, "reason": gap.reason.word() }),
         Word::Heartbeat(sequence) => json!({ "heartbeat": sequence }),
+        Word::Moved(moved) => json!({ "moved": moved.uri() }),
         Word::End(end, text) => json!({ "end": end.word(), "text": text }),
     };
     line(&object, output);

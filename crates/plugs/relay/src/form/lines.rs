@@ -27,6 +27,7 @@ pub(super) fn word(word: &Word<'_>, output: &mut BytesMut) {
             writeln!(output, "[hermes: {count} messages lost: {reason}]")
         }
         Word::Heartbeat(_) => Ok(()),
+        Word::Moved(moved) => writeln!(output, "[hermes: moved to {}]", moved.channel),
         Word::End(end, _) => writeln!(output, "[hermes: end: {}]", end.word()),
     };
 }

@@ -22,6 +22,7 @@ pub(super) fn word(word: &Word<'_>, output: &mut BytesMut) {
     let frame = match word {
         Word::Gap(gap) => RelayFrame::Gap(*gap),
         Word::Heartbeat(sequence) => RelayFrame::Heartbeat(*sequence),
+        Word::Moved(moved) => RelayFrame::Moved(moved.uri().into()),
         Word::End(end, text) => RelayFrame::End(*end, Bytes::copy_from_slice(text.as_bytes())),
     };
     frame.encode(output);

@@ -38,6 +38,11 @@ pub(super) fn word(word: &Word<'_>, output: &mut BytesMut) {
             output,
             "HTTP/1.1 204 No Content\r\nHermes-Sequence: {sequence}\r\n\r\n"
         ),
+        Word::Moved(moved) => write!(
+            output,
+            "HTTP/1.1 307 Temporary Redirect\r\nContent-Length: 0\r\nLocation: {}\r\n\r\n",
+            moved.uri()
+        ),
         Word::End(end, _) => write!(
             output,
             "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\nHermes-End: {}\r\n\r\n",

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::{Asked, Relay, malformed, set, wait};
 use crate::form::{EventStream, Form, accepted};
+use crate::moves::Successor;
 use crate::query;
 use crate::settings::Rules;
 use crate::share::{Ending, Sending};
@@ -41,6 +42,20 @@ struct Before {
     subscription: Option<String>,
 }
 
+/// The place of a subscriber.
+enum Place {
+    Here(Found),
+    /// At another relay: the answer that says so.
+    Elsewhere(Box<Response>),
+}
+
+/// The subscription of a subscriber.
+struct Found {
+    subscription: Arc<Subscription>,
+    /// Whether it has missed nothing.
+    is_recovered: bool,
+}
+
 impl Relay {
     /// Begins a subscription, or goes on with one.
     pub(crate) async fn subscribe(&self, asked: Asked) -> Result<Response, Refusal> {
@@ -54,27 +69,19 @@ impl Relay {
             Err(answer) => return Ok(answer),
         };
 
-        let before = before(&asked, &wish);
         let now = Instant::now();
-        let asking = asked.asking();
-        let known = before.subscription.as_deref();
-        let known = known.and_then(|id| self.space.subscription(id, &asking));
-        // A name in the URI has to be right; that of an event may be old.
-        if known.is_none() && asked.path.subscription.is_some() {
-            return Err(no_subscription());
-        }
-        let (subscription, is_recovered) = match known {
-            Some(known) => {
-                let is_recovered = known.recover(before.from);
-                (known, is_recovered)
-            }
-            None => {
-                let begun = self.space.subscribe(&asking, now + lasts, now);
-                let begun = begun.map_err(full)?;
-                (begun.clone(), begin(&begun, before.from))
-            }
+        let found = match self.find_or_begin(&asked, &wish, now + lasts, now)? {
+            Place::Here(found) => found,
+            Place::Elsewhere(answer) => return Ok(*answer),
         };
+        let Found {
+            subscription,
+            is_recovered,
+        } = found;
         subscription.renew(now + lasts);
+        if asked.mirror.is_none() && self.space.moves.successor().is_some() {
+            *subscription.opener.lock() = Some(asked.request.opener.clone());
+        }
         let Some(stream) = subscription.attach() else {
             return Err(no_subscription());
         };
@@ -91,6 +98,53 @@ impl Relay {
         }
         let head = head(&asked, &subscription, form, lasts, is_recovered);
         Ok(Response::Feed(head, Box::new(stream)))
+    }
+
+    /// The subscription that the request goes on with, or a new one.
+    fn find_or_begin(
+        &self,
+        asked: &Asked,
+        wish: &Subscribe,
+        expires: Instant,
+        now: Instant,
+    ) -> Result<Place, Refusal> {
+        let before = before(asked, wish);
+        let asking = asked.asking();
+        let known = before.subscription.as_deref();
+        let known = known.and_then(|id| self.space.subscription(id, &asking));
+        if let Some(subscription) = known {
+            let is_recovered = subscription.recover(before.from);
+            return Ok(Place::Here(Found {
+                subscription,
+                is_recovered,
+            }));
+        }
+        let successor = self.space.moves.going();
+        let successor = successor.filter(|_| asked.mirror.is_none());
+        let elsewhere = |successor| Place::Elsewhere(Box::new(elsewhere(successor, asked)));
+        // Until the channel goes, who comes goes along with it.
+        let is_here = || {
+            let channel = self.space.channel(&asked.key);
+            channel.is_some_and(|channel| channel.is_here())
+        };
+        if let Some(successor) = &successor
+            && !is_here()
+        {
+            return Ok(elsewhere(successor));
+        }
+        // A name in the URI has to be right; that of an event may be old.
+        if asked.path.subscription.is_some() {
+            return Err(no_subscription());
+        }
+        let subscription = match (self.space.subscribe(&asking, expires, now), &successor) {
+            (Err(Full::Moved), Some(successor)) => return Ok(elsewhere(successor)),
+            (begun, _) => begun.map_err(full)?,
+        };
+        let is_recovered = begin(&subscription, before.from);
+        Ok(Place::Here(Found {
+            subscription,
+            is_recovered,
+        }))
     }
 
     /// Has a subscription last longer. One that asks for too long stays as it was.
@@ -271,12 +325,26 @@ fn head(
     set(fields, header::CONTENT_TYPE, form.media_type());
     set(fields, header::CACHE_CONTROL, "no-store");
     set(fields, header::VARY, "Accept, Hermes-Subscribe");
+    set(fields, header::REFERRER_POLICY, "no-referrer");
     set(fields, INCREMENTAL, "?1");
     set(fields, ACCEL_BUFFERING, "no");
     head
 }
 
-fn subscribed(
+/// Sends a subscriber to the relay that has taken the channel over. A browser repeats the name of its last event there.
+fn elsewhere(successor: &Successor, asked: &Asked) -> Response {
+    let path = asked.request.head.path.as_ref();
+    let path = path.map_or("/", |path| path.as_str());
+    let mut head = ResponseHead::new(StatusCode::TEMPORARY_REDIRECT);
+    if let Ok(mut location) = HeaderValue::try_from(successor.uri(path)) {
+        location.set_sensitive(true);
+        head.fields.insert(header::LOCATION, location);
+    }
+    set(&mut head.fields, header::CACHE_CONTROL, "no-store");
+    Response::Whole(head, Bytes::new())
+}
+
+pub(super) fn subscribed(
     subscription: &Subscription,
     lasts: Duration,
     is_recovered: bool,
@@ -304,7 +372,7 @@ fn no_form() -> Refusal {
     Refusal::new(ProxyError::HttpRequestError, details).status(StatusCode::NOT_ACCEPTABLE)
 }
 
-fn full(full: Full) -> Refusal {
+pub(super) fn full(full: Full) -> Refusal {
     let mut fields = Fields::new();
     // Not all come again at the same time.
     let mut jitter = [0];
@@ -316,6 +384,7 @@ fn full(full: Full) -> Refusal {
         Full::Owner(has) => refusal(format!("this user has {has} subscriptions already"))
             .status(StatusCode::TOO_MANY_REQUESTS),
         Full::Node => refusal("this node has too many subscriptions".to_owned()),
+        Full::Moved => refusal("the channel goes to another relay".to_owned()),
         Full::NoName => refusal("the system gives no random numbers".to_owned()),
     }
     .fields(fields)

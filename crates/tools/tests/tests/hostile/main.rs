@@ -46,6 +46,7 @@ mod policy_turns;
 mod proxy_header;
 mod races;
 mod reflections;
+mod relay;
 mod replay;
 mod secrets;
 mod slow_files;

@@ -4,6 +4,7 @@
 //! Hermes-Subscribe: timeout=600, from="00c0ffee.4182", receivers=20                               in a request
 //! Hermes-Subscribe: timeout=600, at="00c0ffee.4190", recovered=?1, heartbeat=15                   in its answer
 //! Hermes-Publish:   mode=reliable, topic="t", max-age=2, seq=91
+//! Hermes-Move:      hold=20, at="00c0ffee.4190", grant="1795980000.<base64url>"                     from relay to relay
 //! Hermes-Delivered: receivers=12, enqueued=11, dropped=1, exact=?1, at="00c0ffee.4191"
 //! ```
 
@@ -21,6 +22,9 @@ pub const PUBLISH: HeaderName = HeaderName::from_static("hermes-publish");
 
 /// The field of answers to messages.
 pub const DELIVERED: HeaderName = HeaderName::from_static("hermes-delivered");
+
+/// The field of a relay that hands subscriptions over to another one.
+pub const MOVE: HeaderName = HeaderName::from_static("hermes-move");
 
 /// A field of the relay that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +53,17 @@ pub struct Subscribe {
     pub from: Option<Position>,
     /// Of a relay that subscribes for others: how many.
     pub receivers: Option<u64>,
+}
+
+/// The request of a relay that another one goes on with a channel of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// Subscriptions that are to be held for subscribers who come.
+    pub hold: u64,
+    /// The position behind which it goes on.
+    pub at: Position,
+    /// The proof that it may ask for this.
+    pub grant: String,
 }
 
 /// The answer to a subscription.
@@ -115,6 +130,37 @@ impl Subscribe {
         writer.count("timeout", self.timeout);
         writer.position("from", self.from);
         writer.count("receivers", self.receivers);
+        writer.finish()
+    }
+}
+
+impl Move {
+    /// Reads the field; `None` without it.
+    ///
+    /// # Errors
+    /// It is malformed.
+    pub fn read(fields: &Fields) -> Result<Option<Self>, FieldError> {
+        let members = Members::read(fields, MOVE)?;
+        let Some(hold) = members.count("hold")? else {
+            return Ok(None);
+        };
+        let at = members.position("at")?;
+        let grant = members.text("grant")?;
+        Ok(Some(Self {
+            hold,
+            at: at.ok_or_else(|| members.wrong("at", "a position such as \"00c0ffee.4182\""))?,
+            grant: grant
+                .ok_or_else(|| members.wrong("grant", "a string in quotes"))?
+                .to_owned(),
+        }))
+    }
+
+    /// The value of the field.
+    pub fn value(&self) -> Option<HeaderValue> {
+        let mut writer = Writer::new();
+        writer.count("hold", Some(self.hold));
+        writer.position("at", Some(self.at));
+        writer.text("grant", Some(&self.grant));
         writer.finish()
     }
 }

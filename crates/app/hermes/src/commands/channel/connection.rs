@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use http::{HeaderMap, Request, Response, Uri, header};
+use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -45,6 +45,8 @@ pub(super) struct Connection {
 
 /// What a relay could not do.
 pub(super) enum Trouble {
+    /// The channel is at another relay, at this URL.
+    Moved(Uri),
     /// It was not reached, or went away: another attempt may succeed.
     Away(String),
     /// It refused, and would again.
@@ -62,9 +64,17 @@ impl ChannelAddress {
     /// # Errors
     /// The URL is not one that this command speaks, or no one is there.
     pub(super) async fn connect(&self) -> Result<Connection, Trouble> {
-        let first = self.proxy.as_ref().unwrap_or(&self.url);
+        self.connect_to(&self.url).await
+    }
+
+    /// Connects for another channel by the same way.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub(super) async fn connect_to(&self, url: &Uri) -> Result<Connection, Trouble> {
+        let first = self.proxy.as_ref().unwrap_or(url);
         let place = place(first).map_err(Trouble::Refused)?;
-        place_of_channel(&self.url).map_err(Trouble::Refused)?;
+        place_of_channel(url).map_err(Trouble::Refused)?;
         let away = |error: &dyn std::fmt::Display| Trouble::Away(format!("{place}: {error}"));
         let stream = timeout(CONNECT, TcpStream::connect(&place)).await;
         let stream = stream
@@ -81,7 +91,7 @@ impl ChannelAddress {
         Ok(Connection {
             sender,
             by_proxy: self.proxy.is_some(),
-            url: self.url.clone(),
+            url: url.clone(),
             _driver: driver,
         })
     }
@@ -113,6 +123,13 @@ impl Connection {
             return Ok(answer);
         }
         let status = answer.status();
+        let location = answer.headers().get(header::LOCATION);
+        if let Some(there) = location.and_then(|location| Uri::try_from(location.as_bytes()).ok())
+            && status == StatusCode::TEMPORARY_REDIRECT
+            && there.host().is_some()
+        {
+            return Err(Trouble::Moved(there));
+        }
         let reason = reason(answer.into_body()).await;
         let failure = Failure::failed(format!("{}: {status}: {reason}", self.url));
         Err(match status.as_u16() {
@@ -127,6 +144,7 @@ impl Trouble {
     pub(super) fn failure(self) -> Failure {
         match self {
             Self::Refused(failure) => failure,
+            Self::Moved(there) => Failure::failed(format!("the channel is at {there} now")),
             Self::Away(reason) => {
                 let remedy =
                     "is the relay running? through a node beside you: --proxy http://ADDRESS:PORT";

@@ -7,7 +7,7 @@ use clap::Args;
 use hermes_proto::capsule::CapsuleDecoder;
 use hermes_proto::relay::fields::{SUBSCRIBE, Subscribe as SubscribeField, Subscribed};
 use hermes_proto::relay::{Adu, End, Gap, MEDIA_TYPE, Position, RelayFrame};
-use http::{Request, header};
+use http::{Request, Uri, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use serde_json::json;
@@ -28,6 +28,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 #[doc(alias = "bound")]
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
+/// Milliseconds in which subscribers come to another relay.
+const SPREAD: u64 = 200;
+
 /// Arguments of `hermes subscribe`.
 #[derive(Debug, Args)]
 pub struct Subscribe {
@@ -45,6 +48,8 @@ pub struct Subscribe {
 struct Subscriber<'a> {
     arguments: &'a Subscribe,
     output: Output,
+    /// The channel: another one than that of the arguments, once it has moved.
+    url: Uri,
     /// The path of the channel, or of the subscription once there is one.
     path: String,
     at: Option<Position>,
@@ -59,6 +64,8 @@ enum Ended {
     Done,
     /// It broke off.
     Broken(String),
+    /// It goes on at this URL.
+    Moved(Uri),
 }
 
 /// Prints messages as lines, or with `--json` as objects.
@@ -69,6 +76,7 @@ pub async fn run(subscribe: &Subscribe, output: Output) -> Result<(), Failure> {
     let mut subscriber = Subscriber {
         arguments: subscribe,
         output,
+        url: subscribe.address.url().clone(),
         path: path(subscribe.address.url()),
         at: None,
         received: 0,
@@ -80,11 +88,17 @@ pub async fn run(subscribe: &Subscribe, output: Output) -> Result<(), Failure> {
         let reason = match subscriber.stream().await {
             Ok(Ended::Done) => return Ok(()),
             Ok(Ended::Broken(reason)) => reason,
+            Ok(Ended::Moved(there)) | Err(Trouble::Moved(there)) => {
+                subscriber.go_to(there);
+                // A subscription waits there: others come at other times.
+                sleep(Duration::from_millis(fastrand::u64(..SPREAD))).await;
+                continue;
+            }
             // A first attempt that fails is a mistake rather than a network that comes and goes.
             Err(trouble) if subscriber.at.is_none() => return Err(trouble.failure()),
             Err(Trouble::Refused(failure)) => {
                 // The subscription is over; what was missed since is told by the next one.
-                subscriber.path = path(subscribe.address.url());
+                subscriber.path = channel_path(&subscriber.url);
                 failure.reason
             }
             Err(Trouble::Away(reason)) => reason,
@@ -98,10 +112,30 @@ pub async fn run(subscribe: &Subscribe, output: Output) -> Result<(), Failure> {
     }
 }
 
+/// The path of the channel of a URL, which may be that of a subscription.
+fn channel_path(url: &Uri) -> String {
+    let whole = path(url);
+    let Some((channel, query)) = whole.split_once('?') else {
+        return whole;
+    };
+    let rest = query.split('&').filter(|part| !part.starts_with("s="));
+    let rest: Vec<_> = rest.collect();
+    match rest.is_empty() {
+        true => channel.to_owned(),
+        false => format!("{channel}?{}", rest.join("&")),
+    }
+}
+
 impl Subscriber<'_> {
+    /// Goes on at another relay.
+    fn go_to(&mut self, there: Uri) {
+        self.path = path(&there);
+        self.url = there;
+    }
+
     /// Takes one stream to its end.
     async fn stream(&mut self) -> Result<Ended, Trouble> {
-        let mut connection = self.arguments.address.connect().await?;
+        let mut connection = self.arguments.address.connect_to(&self.url).await?;
         let wish = SubscribeField {
             timeout: self.arguments.timeout,
             from: self.at,
@@ -183,7 +217,7 @@ impl Subscriber<'_> {
             }
             RelayFrame::End(End::Stopping, _) => {
                 // The subscription ends with its relay.
-                self.path = path(self.arguments.address.url());
+                self.path = channel_path(&self.url);
                 Some(Ended::Broken("the relay stops".to_owned()))
             }
             RelayFrame::End(end, text) => {
@@ -195,7 +229,11 @@ impl Subscriber<'_> {
                 ));
                 Some(Ended::Done)
             }
-            RelayFrame::Heartbeat(_) | RelayFrame::Moved(_) | RelayFrame::Unknown => None,
+            RelayFrame::Moved(uri) => match Uri::try_from(uri.as_ref()) {
+                Ok(there) => Some(Ended::Moved(there)),
+                Err(error) => Some(Ended::Broken(error.to_string())),
+            },
+            RelayFrame::Heartbeat(_) | RelayFrame::Unknown => None,
         }
     }
 

@@ -3,6 +3,7 @@
 mod aggregation;
 mod bounds;
 mod forms;
+mod migration;
 mod patterns;
 mod program;
 mod script;

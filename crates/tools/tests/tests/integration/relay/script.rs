@@ -45,6 +45,15 @@ impl Script {
         fs::read_to_string(self.folder.path().join("out")).unwrap()
     }
 
+    /// Waits until it says this.
+    pub fn sees(&self, wanted: &str) {
+        eventually_true(wanted, || {
+            let errors = fs::read_to_string(self.folder.path().join("errors")).unwrap();
+            assert_eq!(errors, "");
+            self.said().contains(wanted)
+        });
+    }
+
     /// Waits until it ends well.
     pub fn ends(mut self) -> String {
         let status = self.child.wait().unwrap();
