@@ -12,6 +12,8 @@
 // relay, it goes along. It ends when the loop is left, when
 // its `signal` is aborted, or when the relay says so.
 
+const SEALED = "application/hermes-sealed";
+const PURPOSE = new TextEncoder().encode("hermes relay sealed 1");
 const NATIVE = "application/hermes-adu";
 const ADU = 0x2d7c51c0;
 const GAP = 0x2d7c51c1;
@@ -37,9 +39,14 @@ export class RelayError extends Error {
 
 /** A channel, by its URL. */
 export class Channel {
+  #key;
+
   /** `options`: `headers` of every request, such as `Authorization`, and `fetch` in the place of the global one. */
   constructor(url, options = {}) {
     this.url = new URL(url, globalThis.location?.href);
+    // Who has the URL has the key; the relay has neither the fragment nor what is sealed by it.
+    if (this.url.hash !== "") this.#key = sealingKey(this.url.hash.slice(1));
+    this.url.hash = "";
     this.headers = options.headers ?? {};
     this.fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
   }
@@ -54,7 +61,12 @@ export class Channel {
     if (how.topic !== undefined) members.push(`topic=${quoted(how.topic)}`);
     if (how.maxAge !== undefined) members.push(`max-age=${how.maxAge}`);
     if (how.seq !== undefined) members.push(`seq=${how.seq}`);
-    const headers = { ...this.headers, "content-type": how.type ?? "text/plain;charset=utf-8" };
+    let type = how.type ?? "text/plain;charset=utf-8";
+    if (this.#key !== undefined) {
+      data = await seal(await this.#key, type, data);
+      type = SEALED;
+    }
+    const headers = { ...this.headers, "content-type": type };
     if (members.length > 0) headers["hermes-publish"] = members.join(", ");
     if (how.wait !== undefined) headers.prefer = `wait=${how.wait}`;
     const options = { method: "POST", body: data, headers, signal: how.signal };
@@ -167,6 +179,10 @@ export class Channel {
             return;
           }
           state.isOver = event.end !== undefined;
+          if (event.seq !== undefined && this.#key !== undefined) {
+            yield (await opened(await this.#key, event)) ?? { gap: 1, reason: "unreadable", at: event.at };
+            continue;
+          }
           yield event;
           if (state.isOver) return;
         }
@@ -210,6 +226,45 @@ class Capsules {
     }
     this.#rest = all.slice(from);
     return whole;
+  }
+}
+
+/** The key of a URL's fragment: 32 bytes in base64url. */
+async function sealingKey(fragment) {
+  const text = atob(fragment.replace(/-/g, "+").replace(/_/g, "/"));
+  const bytes = Uint8Array.from(text, (byte) => byte.charCodeAt(0));
+  if (bytes.length !== 32) throw new Error("the fragment of the URL is no key: 32 bytes in base64url, 43 characters");
+  return crypto.subtle.importKey("raw", bytes, "AES-GCM", false, ["encrypt", "decrypt"]);
+}
+
+/** Seals a content: a nonce, and type and content by AES-256-GCM. */
+async function seal(key, type, data) {
+  const kind = new TextEncoder().encode(type);
+  const content = new Uint8Array(await new Response(data).arrayBuffer());
+  const plain = new Uint8Array(2 + kind.length + content.length);
+  // A variable-length integer of two bytes.
+  plain.set([0x40 | (kind.length >> 8), kind.length & 0xff]);
+  plain.set(kind, 2);
+  plain.set(content, 2 + kind.length);
+  const iv = crypto.getRandomValues(new Uint8Array(12));
+  const sealed = await crypto.subtle.encrypt({ name: "AES-GCM", iv, additionalData: PURPOSE }, key, plain);
+  const message = new Uint8Array(iv.length + sealed.byteLength);
+  message.set(iv);
+  message.set(new Uint8Array(sealed), iv.length);
+  return message;
+}
+
+/** A message that was sealed; undefined if it was not, or by another key. */
+async function opened(key, event) {
+  try {
+    const algorithm = { name: "AES-GCM", iv: event.data.subarray(0, 12), additionalData: PURPOSE };
+    const plain = new Uint8Array(await crypto.subtle.decrypt(algorithm, key, event.data.subarray(12)));
+    const length = needed(varint(plain, 0));
+    const data = plain.subarray(length.end + length.value);
+    const type = decoded(plain.subarray(length.end, length.end + length.value));
+    return { ...event, type: type === "" ? undefined : type, data, text: () => decoded(data) };
+  } catch {
+    return undefined;
   }
 }
 

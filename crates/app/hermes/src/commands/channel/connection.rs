@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::seal::{ChannelUrl, Seal};
 use crate::failure::Failure;
 
 /// How long a connection may take.
@@ -25,9 +26,9 @@ const MAX_REASON: usize = 64 * 1024;
 /// The channel, and the way to it.
 #[derive(Debug, Args)]
 pub(super) struct ChannelAddress {
-    /// The channel, such as `http://hub/c/chat`.
+    /// The channel, such as `http://hub/c/chat`; with `#KEY`, messages are sealed by that key, which the relay does not see.
     #[arg(value_name = "URL")]
-    url: Uri,
+    url: ChannelUrl,
     /// A listener for programs of a node, which leads to the relay.
     #[arg(long, value_name = "URL", env = "http_proxy")]
     proxy: Option<Uri>,
@@ -56,7 +57,12 @@ pub(super) enum Trouble {
 impl ChannelAddress {
     /// The channel.
     pub(super) fn url(&self) -> &Uri {
-        &self.url
+        &self.url.uri
+    }
+
+    /// The key of its messages.
+    pub(super) fn seal(&self) -> Option<&Seal> {
+        self.url.seal.as_ref()
     }
 
     /// Connects.
@@ -64,7 +70,7 @@ impl ChannelAddress {
     /// # Errors
     /// The URL is not one that this command speaks, or no one is there.
     pub(super) async fn connect(&self) -> Result<Connection, Trouble> {
-        self.connect_to(&self.url).await
+        self.connect_to(&self.url.uri).await
     }
 
     /// Connects for another channel by the same way.

@@ -4,4 +4,5 @@
 
 mod connection;
 pub mod publish;
+mod seal;
 pub mod subscribe;

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::json;
 
 use super::connection::{ChannelAddress, Connection, fields, path};
+use super::seal::SEALED;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -92,6 +93,17 @@ fn message(publish: &Publish) -> Result<Bytes, Failure> {
     Ok(read.into())
 }
 
+/// The message and its media type as they are sent.
+fn sealed(publish: &Publish, message: Bytes) -> Result<(Bytes, Option<&str>), Failure> {
+    let kind = publish.content_type.as_deref();
+    let Some(seal) = publish.address.seal() else {
+        return Ok((message, kind));
+    };
+    let sealed = seal.seal(kind, &message);
+    let sealed = sealed.ok_or_else(|| Failure::failed("the system gives no random numbers"))?;
+    Ok((sealed, Some(SEALED)))
+}
+
 async fn one(
     publish: &Publish,
     connection: &mut Connection,
@@ -103,13 +115,14 @@ async fn one(
         topic: publish.topic.clone(),
         ..PublishField::default()
     };
+    let (message, kind) = sealed(publish, message)?;
     let mut request = Request::builder()
         .method(Method::POST)
         .uri(path(publish.address.url()));
     if let Some(value) = how.value() {
         request = request.header(PUBLISH, value);
     }
-    if let Some(kind) = &publish.content_type {
+    if let Some(kind) = kind {
         request = request.header(header::CONTENT_TYPE, kind);
     }
     let request = request

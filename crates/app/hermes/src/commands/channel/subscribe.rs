@@ -206,7 +206,10 @@ impl Subscriber<'_> {
                 if let Some(at) = &mut self.at {
                     at.sequence = adu.sequence;
                 }
-                self.show(&adu);
+                match self.opened(adu) {
+                    Some(adu) => self.show(&adu),
+                    None => self.lost(1, "unreadable"),
+                }
                 self.received += 1;
                 let is_enough = self.arguments.count == Some(self.received);
                 is_enough.then_some(Ended::Done)
@@ -235,6 +238,19 @@ impl Subscriber<'_> {
             },
             RelayFrame::Heartbeat(_) | RelayFrame::Unknown => None,
         }
+    }
+
+    /// The message as its publisher wrote it; `None` if it is not sealed by the key of the channel.
+    fn opened(&self, adu: Adu) -> Option<Adu> {
+        let Some(seal) = self.arguments.address.seal() else {
+            return Some(adu);
+        };
+        let opened = seal.open(&adu.data)?;
+        Some(Adu {
+            content_type: opened.content_type,
+            data: opened.data,
+            ..adu
+        })
     }
 
     fn show(&self, adu: &Adu) {
@@ -269,14 +285,18 @@ impl Subscriber<'_> {
     }
 
     fn tell(&self, gap: Gap) {
-        let reason = gap.reason.word();
+        self.lost(gap.count, gap.reason.word());
+    }
+
+    /// Says how many messages are lost; 0 if no one knows.
+    fn lost(&self, count: u64, reason: &str) {
         if self.output.json {
-            let gap = json!({ "gap": gap.count, "reason": reason });
+            let gap = json!({ "gap": count, "reason": reason });
             self.output.line(gap);
-        } else if gap.count == 0 {
+        } else if count == 0 {
             note(format_args!("messages lost: {reason}"));
         } else {
-            note(format_args!("{} messages lost: {reason}", gap.count));
+            note(format_args!("{count} messages lost: {reason}"));
         }
     }
 }

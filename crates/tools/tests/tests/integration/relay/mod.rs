@@ -7,6 +7,7 @@ mod migration;
 mod patterns;
 mod program;
 mod script;
+mod sealed;
 mod secrets;
 mod subscriber;
 mod subscriptions;
