@@ -15,6 +15,10 @@ use crate::{LocalEnd, Stream};
 #[doc(alias = "bound")]
 const BACKLOG: i32 = 16;
 
+/// Ports that are tried for one request: each costs a socket.
+#[doc(alias = "bound")]
+const TRIES: u16 = 64;
+
 /// The pause after connections could not be taken, for want of descriptors.
 #[doc(alias = "bound")]
 const PAUSE: Duration = Duration::from_millis(100);
@@ -27,11 +31,11 @@ pub struct ExpectedPort {
 }
 
 impl ExpectedPort {
-    /// Opens the first port that is free, of `count` ones from `low` on, at this address; `random` says which is tried first, so that strangers
+    /// Opens a port that is free, of `count` ones from `low` on, at this address; `random` says which is tried first, so that strangers
     /// cannot know the next.
     ///
     /// # Errors
-    /// None is free, the address is not this machine's, or there are no more descriptors.
+    /// None of those that were tried is free, the address is not this machine's, or there are no more descriptors.
     pub fn open(
         from: &LocalEnd,
         address: IpAddr,
@@ -40,7 +44,7 @@ impl ExpectedPort {
         random: u16,
     ) -> io::Result<Self> {
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-        for turn in 0..count {
+        for turn in 0..count.min(TRIES) {
             let offset = (u32::from(random) + u32::from(turn)) % u32::from(count);
             let port = low.saturating_add(offset as u16);
             match Self::at(from, SocketAddr::new(address, port)) {
