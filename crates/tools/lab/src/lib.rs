@@ -5,6 +5,7 @@
 //! [`hops`] does the same for chains of proxies over HTTP/3, in networks of their own.
 //! [`ip`] sends IP packets through Hermes, VPNs in user space, and a copier that bounds what any of them can do.
 //! [`control`] has agents by the thousand attend a controller.
+//! [`push`] has the relay and NATS send small messages, large ones, and to thousands who wait.
 //! [`papers`] repeats experiments as papers have them.
 //! [`intermittent`] downloads over links of which one is up at a time.
 //! [`topology`] makes networks of namespaces, [`emulator`] links with faults between them; [`faults`] is their command.
@@ -35,6 +36,7 @@ pub mod pki;
 pub mod policy;
 pub mod process;
 pub mod progress;
+pub mod push;
 pub mod report;
 pub mod socks;
 pub mod split;

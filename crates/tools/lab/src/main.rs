@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use hermes_lab::{
     control, faults, forwarder, hops, hostile, intermittent, ip, origin, overhead, papers, policy,
-    socks, split,
+    push, socks, split,
 };
 
 /// Measures Hermes against other proxies on this machine.
@@ -34,6 +34,8 @@ enum Command {
     Policy(policy::PolicyArguments),
     /// SOCKS beside dante, sing-box and microsocks: new connections, a thousand at once, bulk, memory, round trips.
     Socks(socks::SocksArguments),
+    /// The relay beside NATS: latency, rates, fan-out, large messages, idle subscribers.
+    Push(push::PushArguments),
     /// Connections that are split on their way, beside none and beside forwarders of TCP, in namespaces.
     Split(split::SplitArguments),
     /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Control(arguments) => control::run(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
         Command::Socks(arguments) => socks::run(&arguments),
+        Command::Push(arguments) => push::run(&arguments),
         Command::Split(arguments) => split::run(&arguments),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),

@@ -17,6 +17,7 @@ mod laptop;
 mod late;
 mod mending;
 mod overlay;
+mod push;
 mod roles;
 mod row;
 mod socks;

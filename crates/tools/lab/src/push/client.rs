@@ -1,0 +1,336 @@
+//! Connections to a broker: subscribers whose messages are counted, and a publisher.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::event::{Timespec, epoll};
+use rustix::net::{RecvFlags, recv};
+
+use super::scanner::Scanner;
+use super::systems::{PushSystem, RunningBroker};
+
+/// How long nothing may come where something must.
+const SILENCE: Timespec = Timespec {
+    tv_sec: 20,
+    tv_nsec: 0,
+};
+
+/// The same for the head of an answer.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Bytes of one read.
+const READ: usize = 256 << 10;
+
+/// Events at once.
+const EVENTS: usize = 256;
+
+/// Any number of subscribers of one channel, served by the thread that asks.
+pub(super) struct Subscribers {
+    poll: OwnedFd,
+    all: Vec<CountedStream>,
+    events: Vec<epoll::Event>,
+    room: Vec<u8>,
+}
+
+struct CountedStream {
+    stream: TcpStream,
+    scanner: Scanner,
+    messages: u64,
+}
+
+/// A connection that publishes.
+pub(super) struct Publisher {
+    system: PushSystem,
+    stream: TcpStream,
+    /// One message, in the broker's protocol.
+    message: Vec<u8>,
+    room: Vec<u8>,
+}
+
+/// What one publisher sends over and over.
+pub(super) struct Batch {
+    pub bytes: Vec<u8>,
+    pub messages: u64,
+}
+
+impl Subscribers {
+    /// Subscribes so many times.
+    ///
+    /// # Errors
+    /// When a connection fails.
+    pub(super) fn begin(running: &RunningBroker, channel: &str, count: usize) -> Result<Self> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut all = Vec::new();
+        for index in 0..count {
+            let stream =
+                subscribe(running, channel).with_context(|| format!("subscriber {index}"))?;
+            let data = epoll::EventData::new_u64(index as u64);
+            epoll::add(&poll, &stream, data, epoll::EventFlags::IN)?;
+            all.push(CountedStream {
+                stream,
+                scanner: Scanner::new(running.system),
+                messages: 0,
+            });
+        }
+        Ok(Self {
+            poll,
+            all,
+            events: Vec::with_capacity(EVENTS),
+            room: vec![0; READ],
+        })
+    }
+
+    /// Waits until each has so many messages more.
+    ///
+    /// # Errors
+    /// When a subscription ends, or nothing comes.
+    pub(super) fn wait_for(&mut self, messages: u64) -> Result<()> {
+        // The first ones are looked at once, however many batches of events there are.
+        let mut complete = 0;
+        while let Some(counted) = self.all.get(complete) {
+            if counted.messages >= messages {
+                complete += 1;
+            } else {
+                ensure!(self.take(Some(&SILENCE))?, "nothing comes");
+            }
+        }
+        for counted in &mut self.all {
+            counted.messages -= messages;
+        }
+        Ok(())
+    }
+
+    /// Takes messages as they come; false if there were none for a while.
+    ///
+    /// # Errors
+    /// When a subscription ends.
+    pub(super) fn take_some(&mut self) -> Result<bool> {
+        const WHILE: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: 10_000_000,
+        };
+        self.take(Some(&WHILE))
+    }
+
+    /// Messages that each has at least.
+    pub(super) fn least(&self) -> u64 {
+        let messages = self.all.iter().map(|counted| counted.messages);
+        messages.min().unwrap_or(0)
+    }
+
+    /// Subscribers.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Reads once from each that has something; false if none has in this time.
+    fn take(&mut self, wait: Option<&Timespec>) -> Result<bool> {
+        self.events.clear();
+        let spare = rustix::buffer::spare_capacity(&mut self.events);
+        if epoll::wait(&self.poll, spare, wait)? == 0 {
+            return Ok(false);
+        }
+        for event in &self.events {
+            let counted = &mut self.all[event.data.u64() as usize];
+            // What is left is told again: one read a turn is fair to the others.
+            let room = self.room.as_mut_slice();
+            let (_, read) = recv(&counted.stream, room, RecvFlags::DONTWAIT)?;
+            ensure!(read > 0, "a subscription ended");
+            counted.messages += counted.scanner.count(&self.room[..read]);
+            ensure!(!counted.scanner.has_lost(), "a message was lost");
+        }
+        Ok(true)
+    }
+}
+
+impl Publisher {
+    /// Connects, for messages of this size to this channel.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub(super) fn begin(running: &RunningBroker, channel: &str, size: usize) -> Result<Self> {
+        let mut stream = TcpStream::connect(running.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER))?;
+        if running.system == PushSystem::Nats {
+            greet(&mut stream, "")?;
+        }
+        let head = match running.system {
+            PushSystem::Hermes => {
+                format!("POST /{channel} HTTP/1.1\r\nHost: lab\r\nContent-Length: {size}\r\n\r\n")
+            }
+            PushSystem::Nats => format!("PUB {channel} {size}\r\n"),
+        };
+        let mut message = head.into_bytes();
+        message.resize(message.len() + size, b'x');
+        if running.system == PushSystem::Nats {
+            message.extend(b"\r\n");
+        }
+        Ok(Self {
+            system: running.system,
+            stream,
+            message,
+            room: vec![0; 4096],
+        })
+    }
+
+    /// Publishes a message.
+    ///
+    /// # Errors
+    /// When the broker is gone.
+    pub(super) fn publish(&mut self) -> Result<()> {
+        Ok(self.stream.write_all(&self.message)?)
+    }
+
+    /// Takes the answer to it, where the protocol has one.
+    ///
+    /// # Errors
+    /// When the broker refuses.
+    pub(super) fn answer(&mut self) -> Result<()> {
+        if self.system == PushSystem::Nats {
+            return Ok(());
+        }
+        let mut filled = 0;
+        loop {
+            let read = self.stream.read(&mut self.room[filled..])?;
+            ensure!(read > 0, "the relay hung up");
+            filled += read;
+            let text = String::from_utf8_lossy(&self.room[..filled]);
+            let Some((head, content)) = text.split_once("\r\n\r\n") else {
+                continue;
+            };
+            ensure!(head.starts_with("HTTP/1.1 200"), "{text}");
+            let length = head.to_ascii_lowercase();
+            let length = length
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            if content.len() >= length.unwrap_or(0) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The bytes of many messages in one write, the way each broker takes them fastest: a stream of capsules, or commands one behind
+    /// the other.
+    pub(super) fn batch(&self, size: usize, messages: u64) -> Batch {
+        let mut bytes = Vec::new();
+        for _ in 0..messages {
+            match self.system {
+                PushSystem::Hermes => capsule(size, &mut bytes),
+                PushSystem::Nats => bytes.extend(&self.message),
+            }
+        }
+        if self.system == PushSystem::Hermes {
+            let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+            chunk.append(&mut bytes);
+            chunk.extend(b"\r\n");
+            bytes = chunk;
+        }
+        Batch { bytes, messages }
+    }
+
+    /// Begins a stream of batches, none of which may be lost.
+    ///
+    /// # Errors
+    /// When the broker is gone.
+    pub(super) fn begin_batches(&mut self, channel: &str) -> Result<()> {
+        if self.system == PushSystem::Hermes {
+            let head = format!(
+                "POST /{channel} HTTP/1.1\r\nHost: lab\r\nContent-Type: application/hermes-adu\r\n\
+                 Hermes-Publish: mode=reliable\r\nTransfer-Encoding: chunked\r\n\r\n"
+            );
+            self.stream.write_all(head.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Sends a batch.
+    ///
+    /// # Errors
+    /// When the broker is gone.
+    pub(super) fn send(&mut self, batch: &Batch) -> Result<()> {
+        Ok(self.stream.write_all(&batch.bytes)?)
+    }
+
+    /// Ends the stream.
+    ///
+    /// # Errors
+    /// When the broker refused a message.
+    pub(super) fn end_batches(&mut self) -> Result<()> {
+        if self.system == PushSystem::Hermes {
+            self.stream.write_all(b"0\r\n\r\n")?;
+        }
+        self.answer()
+    }
+}
+
+/// A message without a number of its own, as a capsule.
+fn capsule(size: usize, bytes: &mut Vec<u8>) {
+    let adu = hermes_proto::relay::Adu {
+        sequence: 0,
+        content_type: None,
+        topic: None,
+        is_reliable: false,
+        data: vec![b'x'; size].into(),
+    };
+    let mut written = bytes::BytesMut::new();
+    hermes_proto::relay::RelayFrame::Adu(adu).encode(&mut written);
+    bytes.extend_from_slice(&written);
+}
+
+fn subscribe(running: &RunningBroker, channel: &str) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(running.address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    match running.system {
+        PushSystem::Hermes => {
+            let request = format!(
+                "GET /{channel} HTTP/1.1\r\nHost: lab\r\nAccept: application/hermes-adu\r\n\r\n"
+            );
+            stream.write_all(request.as_bytes())?;
+            let head = read_to(&mut stream, b"\r\n\r\n")?;
+            ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
+        }
+        PushSystem::Nats => greet(&mut stream, &format!("SUB {channel} 1\r\n"))?,
+    }
+    Ok(stream)
+}
+
+/// Says who we are, and waits until all that was said is done.
+fn greet(stream: &mut TcpStream, words: &str) -> Result<()> {
+    read_to(stream, b"\r\n")?;
+    let connect = "CONNECT {\"verbose\":false,\"pedantic\":false}";
+    stream.write_all(format!("{connect}\r\n{words}PING\r\n").as_bytes())?;
+    let answer = read_to(stream, b"\r\n")?;
+    if answer.starts_with("PING") {
+        stream.write_all(b"PONG\r\n")?;
+        read_to(stream, b"PONG\r\n")?;
+    } else if !answer.starts_with("PONG") {
+        bail!("NATS says {answer}");
+    }
+    Ok(())
+}
+
+/// Reads up to this end, and nothing behind it.
+fn read_to(stream: &mut TcpStream, end: &[u8]) -> Result<String> {
+    let mut seen = [0; 2048];
+    loop {
+        let there = stream.peek(&mut seen)?;
+        ensure!(there > 0, "the broker hung up");
+        let found = seen[..there]
+            .windows(end.len())
+            .position(|window| window == end);
+        let Some(found) = found else {
+            // A head that comes in two pieces is rare: it need not be cheap to wait for the second.
+            ensure!(there < seen.len(), "a head without an end");
+            std::thread::yield_now();
+            continue;
+        };
+        let length = found + end.len();
+        stream.read_exact(&mut seen[..length])?;
+        return Ok(String::from_utf8_lossy(&seen[..length]).into_owned());
+    }
+}

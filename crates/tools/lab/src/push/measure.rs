@@ -1,0 +1,199 @@
+//! One broker, once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+
+use super::client::{Publisher, Subscribers};
+use super::systems::RunningBroker;
+use crate::report::{Figure, Sheet, median, quantile};
+
+/// The case of a latency to so many subscribers.
+pub(super) const LATENCY: [(&str, usize); 3] = [
+    ("100 B to 1 subscriber", 1),
+    ("100 B to 100 subscribers", 100),
+    ("100 B to 1,000 subscribers", 1000),
+];
+
+pub(super) const STREAM: &str = "100 B without pause to 1 subscriber";
+pub(super) const FAN_OUT: &str = "100 B without pause to 100 subscribers";
+pub(super) const LARGE: &str = "1 MB to 1 subscriber";
+pub(super) const MEMORY: &str = "idle subscribers";
+pub(super) const BESIDE_IDLE: &str = "100 B to 1 subscriber, beside idle ones";
+
+/// Bytes of a small message.
+const SMALL: usize = 100;
+
+/// Bytes of a large message.
+const MEGABYTE: usize = 1_000_000;
+
+/// Messages of one write where the publisher does not pause.
+const BATCH: u64 = 150;
+
+/// Messages that the slowest subscriber may be behind: NATS drops a client that is too far behind, where Hermes has its publisher wait.
+const WINDOW: u64 = 50_000;
+
+/// The same for all subscribers together: what waits for one owner is bounded at the relay, each of its subscriptions counted.
+const WINDOW_OF_ALL: u64 = 50_000;
+
+/// Pings before those that are measured.
+const WARM: usize = 20;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PushCounts {
+    /// Messages one by one, for each of [`LATENCY`].
+    pub pings: [usize; 3],
+    /// How long messages are sent without a pause.
+    pub stream: Duration,
+    /// Large messages.
+    pub large: u64,
+    /// Subscribers that wait.
+    pub idle: [usize; 2],
+}
+
+/// A broker, and where its figures go.
+pub(super) struct PushMeasuring<'a> {
+    pub running: &'a RunningBroker,
+    pub counts: PushCounts,
+    pub sheet: &'a mut Sheet,
+}
+
+impl PushMeasuring<'_> {
+    /// Measures all.
+    ///
+    /// # Errors
+    /// When a connection fails.
+    pub(super) fn all(mut self) -> Result<()> {
+        for ((case, subscribers), pings) in LATENCY.into_iter().zip(self.counts.pings) {
+            let times = self.pings(subscribers, pings)?;
+            self.add(case, Figure::less("p50", "us"), median(&times));
+            self.add(case, Figure::less("p99", "us"), quantile(&times, 0.99));
+        }
+        self.stream(STREAM, 1)?;
+        self.stream(FAN_OUT, 100)?;
+        self.large()?;
+        self.idle()
+    }
+
+    fn add(&mut self, case: &str, figure: Figure, value: f64) {
+        let system = self.running.system.name();
+        self.sheet.add(case, system, figure, value);
+    }
+
+    /// Microseconds from a message until the last subscriber has it.
+    fn pings(&self, subscribers: usize, count: usize) -> Result<Vec<f64>> {
+        let channel = format!("ping{subscribers}");
+        let mut subscribers = Subscribers::begin(self.running, &channel, subscribers)?;
+        let mut publisher = Publisher::begin(self.running, &channel, SMALL)?;
+        let mut times = Vec::new();
+        for ping in 0..WARM + count {
+            let begin = Instant::now();
+            publisher.publish()?;
+            subscribers.wait_for(1)?;
+            if ping >= WARM {
+                times.push(begin.elapsed().as_secs_f64() * 1e6);
+            }
+            publisher.answer()?;
+        }
+        Ok(times)
+    }
+
+    /// Messages as fast as the broker takes them, without a loss.
+    fn stream(&mut self, case: &str, subscribers: usize) -> Result<()> {
+        let channel = format!("stream{subscribers}");
+        let readers = subscribers as u64;
+        let mut subscribers = Subscribers::begin(self.running, &channel, subscribers)?;
+        let mut publisher = Publisher::begin(self.running, &channel, SMALL)?;
+        let batch = publisher.batch(SMALL, BATCH);
+        let used = self.running.process.processor_time_of_all();
+        let begin = Instant::now();
+        let limit = self.counts.stream;
+        let taken = Arc::new(AtomicU64::new(0));
+        let all_have = taken.clone();
+        let window = WINDOW.min(WINDOW_OF_ALL / readers);
+        let sending = thread::spawn(move || {
+            publisher.begin_batches(&channel)?;
+            let mut sent = 0;
+            while begin.elapsed() < limit {
+                if sent - all_have.load(Ordering::Relaxed) > window {
+                    thread::yield_now();
+                    continue;
+                }
+                publisher.send(&batch)?;
+                sent += batch.messages;
+            }
+            publisher.end_batches()?;
+            anyhow::Ok(sent)
+        });
+        // The publisher waits for room that only reading makes.
+        while !sending.is_finished() {
+            subscribers.take_some()?;
+            taken.store(subscribers.least(), Ordering::Relaxed);
+        }
+        let sent = sending
+            .join()
+            .map_err(|_| anyhow!("the publisher panicked"))??;
+        subscribers.wait_for(sent)?;
+        let took = begin.elapsed().as_secs_f64();
+        let deliveries = (sent * readers) as f64;
+        self.add(case, Figure::more("deliveries", "/s"), deliveries / took);
+        let used = self
+            .running
+            .process
+            .processor_time_of_all()
+            .saturating_sub(used);
+        let each = used.as_secs_f64() * 1e6 / deliveries;
+        self.add(case, Figure::less("processor", "us a delivery"), each);
+        Ok(())
+    }
+
+    fn large(&mut self) -> Result<()> {
+        let channel = "large";
+        let mut subscribers = Subscribers::begin(self.running, channel, 1)?;
+        let mut publisher = Publisher::begin(self.running, channel, MEGABYTE)?;
+        let count = self.counts.large;
+        let begin = Instant::now();
+        let sending = thread::spawn(move || {
+            for _ in 0..count {
+                publisher.publish()?;
+                publisher.answer()?;
+            }
+            anyhow::Ok(())
+        });
+        subscribers.wait_for(count)?;
+        let took = begin.elapsed().as_secs_f64();
+        sending
+            .join()
+            .map_err(|_| anyhow!("the publisher panicked"))??;
+        self.add(LARGE, Figure::more("rate", "/s"), count as f64 / took);
+        Ok(())
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        let before = self.running.process.memory();
+        let mut all = Vec::new();
+        for count in self.counts.idle {
+            all.push(Subscribers::begin(
+                self.running,
+                "idle",
+                count - waiting(&all),
+            )?);
+            let after = self.running.process.memory();
+            let each = after.saturating_sub(before) as f64 / 1024.0 / count as f64;
+            self.add(MEMORY, Figure::less(format!("{count}, each"), "KiB"), each);
+            let whole = after as f64 / f64::from(1 << 20);
+            self.add(MEMORY, Figure::less(format!("{count}, all"), "MiB"), whole);
+        }
+        let times = self.pings(1, self.counts.pings[0])?;
+        self.add(BESIDE_IDLE, Figure::less("p50", "us"), median(&times));
+        Ok(())
+    }
+}
+
+fn waiting(all: &[Subscribers]) -> usize {
+    all.iter().map(Subscribers::count).sum()
+}
