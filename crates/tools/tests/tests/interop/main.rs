@@ -8,6 +8,7 @@ mod company_proxy;
 mod cost;
 mod curl;
 mod envoy;
+mod ext_proc;
 mod grpc_authz;
 mod http2;
 mod http3;
