@@ -61,6 +61,12 @@ impl Authoriser {
         }
     }
 
+    /// Whether a user may have any path at all.
+    pub(crate) fn knows(&self, user: &str) -> bool {
+        let mut patterns = self.rules.iter().flat_map(|rule| &rule.users);
+        patterns.any(|pattern| pattern.matches(user))
+    }
+
     /// Whether a user may have a path.
     pub(crate) fn allows(&self, user: &str, from: &str, to: &str) -> bool {
         let names =

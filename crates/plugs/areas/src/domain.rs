@@ -35,7 +35,7 @@ pub(crate) struct Domain {
 impl Domain {
     /// The domain of these settings, or their mistakes with paths from the settings on. Reads the file of areas.
     pub(crate) fn new(settings: &AreasSettings) -> Result<Self, Vec<Problem>> {
-        let file = Path::new(&settings.file);
+        let file: &Path = &settings.file.0;
         let text = read(file).map_err(|reason| vec![Problem::new("file", reason)])?;
         let areas = Areas::read(file, &text).map_err(|Problems(found)| {
             let found = found.into_iter();
@@ -80,7 +80,7 @@ impl Domain {
                 place: settings.at.clone(),
                 authoriser,
                 partners,
-                shelf: Shelf::new(&settings.folder),
+                shelf: Shelf::new(settings.folder.0.clone()),
             }),
             (authoriser, _) => {
                 problems.extend(authoriser.err().into_iter().flatten());

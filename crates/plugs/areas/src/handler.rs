@@ -31,6 +31,10 @@ const CONTENT: usize = 64 * 1024;
 #[doc(alias = "bound")]
 const CONTENT_TIME: Duration = Duration::from_secs(10);
 
+/// Bytes of a name of an area: that of the file of areas. A longer one is neither looked up nor told again.
+#[doc(alias = "bound")]
+const AREA: usize = 64;
+
 /// Requests that change paths, under way or waiting for their turn, of all users.
 #[doc(alias = "bound")]
 const CHANGES: usize = 64;
@@ -232,6 +236,12 @@ impl Provisioner {
         call: Call,
         content: RequestContent,
     ) -> Result<Response, No> {
+        // Before a content is awaited: who may have no path takes no turn of those who may.
+        if matches!(call, Call::Ask | Call::Provision(_))
+            && !asked.domain.authoriser.knows(&asked.user)
+        {
+            return Err(unallowed(asked, "any path"));
+        }
         let _under_way = self.under_way(&asked.user)?;
         match call {
             Call::Ask => {
@@ -515,17 +525,28 @@ impl Provisioner {
 
 /// The authoriser decides before anything is planned: who may not have a path learns nothing of the way.
 fn authorise(asked: &Asked, from: &str, to: &str) -> Result<(), No> {
-    if asked.domain.authoriser.allows(&asked.user, from, to) {
-        return Ok(());
+    if from.len() > AREA || to.len() > AREA {
+        let reason = format!("no area has a name of more than {AREA} bytes");
+        return Err(No::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            reason,
+            "`areas` of the file names them",
+        ));
     }
+    match asked.domain.authoriser.allows(&asked.user, from, to) {
+        true => Ok(()),
+        false => Err(unallowed(asked, &format!("a path from {from:?} to {to:?}"))),
+    }
+}
+
+fn unallowed(asked: &Asked, path: &str) -> No {
     let place = &asked.domain.place;
-    tracing::info!(user = ?asked.user, "areas: a path from {from:?} to {to:?} is not allowed");
-    let reason = format!("{place} does not allow you a path from {from:?} to {to:?}");
-    Err(No::new(
+    tracing::info!(user = ?asked.user, "areas: {path} is not allowed");
+    No::new(
         StatusCode::FORBIDDEN,
-        reason,
+        format!("{place} does not allow you {path}"),
         "ask the operator for `allow`",
-    ))
+    )
 }
 
 async fn whole(mut content: RequestContent) -> Result<Bytes, No> {

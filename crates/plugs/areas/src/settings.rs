@@ -1,5 +1,6 @@
 //! What stands at `plugs: { areas: {..} }`.
 
+use hermes_config::model::FilePath;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,11 +10,11 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(crate) struct AreasSettings {
     /// The file of areas, functions and links, the same at all places.
-    pub(crate) file: String,
+    pub(crate) file: FilePath,
     /// The place of this node in it.
     pub(crate) at: String,
     /// The folder where paths are kept: `paths.json`, and `routes.yaml`, which the document includes.
-    pub(crate) folder: String,
+    pub(crate) folder: FilePath,
     /// Host and port of the API of each other place, as routes of this node have them for a target.
     #[serde(default)]
     pub(crate) partners: IndexMap<String, String>,

@@ -20,10 +20,8 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
-    pub(crate) fn new(folder: &str) -> Self {
-        Self {
-            folder: folder.into(),
-        }
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { folder }
     }
 
     fn paths(&self) -> PathBuf {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fs;
 use std::path::Path;
 
+use hermes_config::model::FilePath;
 use hermes_plan::{AreaPair, Areas, Plan, Planner, Work};
 use http::Method;
 
@@ -157,7 +158,7 @@ fn files_are_as_before_if_the_node_refuses() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     fs::write(file("routes.yaml"), "version: 1\n").unwrap();
-    let shelf = Shelf::new(folder.path().to_str().unwrap());
+    let shelf = Shelf::new(folder.path().to_owned());
     let ledger = Ledger::default().joined("a~b", &plan(), "alice").unwrap();
 
     let refused = Cell::new(0);
@@ -188,7 +189,7 @@ fn files_are_as_before_if_the_node_refuses() {
 #[test]
 fn a_file_of_paths_that_is_broken_or_none_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let shelf = Shelf::new(folder.path().to_str().unwrap());
+    let shelf = Shelf::new(folder.path().to_owned());
     for content in ["", "{", "[]", "{\"paths\": {}, \"more\": 1}", "\u{0}"] {
         fs::write(folder.path().join("paths.json"), content).unwrap();
         assert!(
@@ -207,9 +208,9 @@ fn settings_name_places_and_hosts_that_there_are() {
     let file = folder.path().join("areas.yaml");
     fs::write(&file, AREAS).unwrap();
     let settings = |at: &str, partner: &str| AreasSettings {
-        file: file.to_str().unwrap().to_owned(),
+        file: FilePath(file.clone()),
         at: at.to_owned(),
-        folder: folder.path().to_str().unwrap().to_owned(),
+        folder: FilePath(folder.path().to_owned()),
         partners: [("b".to_owned(), partner.to_owned())].into(),
         allow: Vec::new(),
     };
@@ -224,7 +225,7 @@ fn settings_name_places_and_hosts_that_there_are() {
         assert_eq!(told.len(), 1, "{at} {partner}: {told:?}");
     }
     let missing = AreasSettings {
-        file: "/nowhere/areas.yaml".to_owned(),
+        file: FilePath("/nowhere/areas.yaml".into()),
         ..settings("a", "areas.b:80")
     };
     assert!(
