@@ -6,12 +6,15 @@
 mod address_pool;
 mod admin_socket;
 pub mod ambiguous_paths;
+mod areas;
+mod bombs;
 pub mod broadcast_replies;
 mod control_frames;
 pub mod costly_policy;
 pub mod crowded_filter;
 pub mod custody;
 mod devices;
+mod functions;
 pub mod heads;
 pub mod intercepted;
 pub mod interim;
@@ -119,6 +122,11 @@ pub const ALL: &[Attack] = &[
     refusals::LARGE,
     rebinding::REBOUND,
     admin_socket::BELIEVED,
+    functions::SCANNER,
+    functions::PROCESSOR,
+    functions::HOP,
+    bombs::ZSTANDARD,
+    areas::PATHS,
 ];
 
 /// A node under attack, with the servers behind it.
@@ -138,7 +146,7 @@ impl Stage {
         Self::start_with(listeners, routes, further, &[])
     }
 
-    /// The same with files beside the configuration.
+    /// The same with files beside the configuration, in which `FOLDER` stands for the folder that they are in.
     ///
     /// # Panics
     /// When the node does not start.
@@ -156,6 +164,7 @@ impl Stage {
             origin.address()
         );
         let folder = tempfile::tempdir().unwrap();
+        let yaml = yaml.replace("FOLDER", folder.path().to_str().unwrap());
         for (name, text) in files {
             std::fs::write(folder.path().join(name), text).unwrap();
         }

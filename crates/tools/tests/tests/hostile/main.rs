@@ -26,6 +26,7 @@ mod early_data;
 mod empty_lengths;
 mod expiry;
 mod families;
+mod functions;
 mod greetings;
 mod grpc_filter;
 mod handover;
