@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::pcapng::{self, FlowPacket};
 use super::rotation::Rotation;
@@ -24,6 +24,13 @@ const BATCH: usize = 256 * 1024;
 /// Bytes of a file beside its pieces: its opening, and the count of those that are missing.
 #[doc(alias = "bound")]
 const ROOM: u64 = 128;
+
+/// How long pieces are gathered for one write, so that a short flow does not wake the thread for each of its own.
+#[doc(alias = "bound")]
+const GATHER: Duration = Duration::from_millis(10);
+
+/// How often it is seen meanwhile whether a batch is full.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// How long written pieces may be kept back, and how long a disk that failed is left alone.
 #[doc(alias = "bound")]
@@ -102,6 +109,7 @@ impl WriterThread {
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
+            self.gather();
             let mut count = 0;
             let mut next = Some(first);
             while let Some(piece) = next {
@@ -118,6 +126,14 @@ impl WriterThread {
                 next = waits.try_recv().ok();
             }
             self.write(&mut batch, count);
+        }
+    }
+
+    /// Lets pieces come while there are fewer than a batch: each that found the thread waiting would have to wake it.
+    fn gather(&self) {
+        let until = Instant::now() + GATHER;
+        while self.waiting.bytes.load(Ordering::Relaxed) < BATCH && Instant::now() < until {
+            std::thread::sleep(LOOK);
         }
     }
 
