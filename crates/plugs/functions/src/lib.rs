@@ -19,6 +19,7 @@ mod hop;
 mod icap;
 mod limit;
 mod need;
+mod outside;
 mod passing;
 mod room;
 mod sees;

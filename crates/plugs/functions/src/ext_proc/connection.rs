@@ -13,7 +13,6 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper::rt::Executor;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
@@ -21,6 +20,7 @@ use tonic::client::Grpc;
 use tonic_prost::ProstCodec;
 
 use super::messages::{ProcessingRequest, ProcessingResponse};
+use crate::outside::OutsideStream;
 
 /// The bytes of one message of a processor.
 #[doc(alias = "bound")]
@@ -34,16 +34,9 @@ pub(super) struct ProcessorConnection(SendRequest<tonic::body::Body>);
 impl ProcessorConnection {
     /// Connects.
     pub(super) async fn open(to: &EndpointAddress, opener: &Opener) -> io::Result<Self> {
-        match to {
-            EndpointAddress::Tcp(address) => {
-                let host = address.host.trim_matches(['[', ']']);
-                let stream = TcpStream::connect((host, address.port)).await?;
-                stream.set_nodelay(true)?;
-                Self::over(stream, opener).await
-            }
-            EndpointAddress::Unix(path) => {
-                Self::over(UnixStream::connect(path).await?, opener).await
-            }
+        match OutsideStream::connect(to).await? {
+            OutsideStream::Tcp(stream) => Self::over(stream, opener).await,
+            OutsideStream::Unix(stream) => Self::over(stream, opener).await,
         }
     }
 

@@ -28,9 +28,9 @@ use hermes_plug::{
 use hermes_proto::proxy_status::ProxyError;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::net::{TcpStream, UnixStream};
 
 use crate::need::Need;
+use crate::outside::OutsideStream;
 use crate::room::{Room, RoomOwner};
 use handshake::Speak;
 use way_back::WayBack;
@@ -175,22 +175,11 @@ impl HopProcess {
 
 /// Connects to an instance; gives its address, where it has one.
 async fn connect(instance: &EndpointAddress) -> Result<(Stream, Option<IpAddr>), Refusal> {
-    let connected = match instance {
-        EndpointAddress::Tcp(address) => {
-            let host = address.host.trim_matches(['[', ']']);
-            TcpStream::connect((host, address.port))
-                .await
-                .map(|stream| {
-                    // Pieces of a conversation must not wait for one another.
-                    let _ = stream.set_nodelay(true);
-                    let peer = stream.peer_addr().ok().map(|peer| peer.ip());
-                    (Stream::from(stream), peer)
-                })
-        }
-        EndpointAddress::Unix(path) => UnixStream::connect(path)
-            .await
-            .map(|stream| (Stream::unix(stream), None)),
-    };
+    let connected = OutsideStream::connect(instance).await;
+    let connected = connected.map(|outside| {
+        let peer = outside.peer();
+        (Stream::from(outside), peer)
+    });
     connected.map_err(|error| {
         let details = format!("the function at {instance}: {error}");
         Refusal::new(ProxyError::ConnectionRefused, details)

@@ -9,7 +9,8 @@ use hermes_proto::fields::Fields;
 use hermes_proto::h1::{self, MessageLimits};
 use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+
+use crate::outside::OutsideStream;
 
 /// Bytes of the head of an answer of ICAP, with the heads within it.
 #[doc(alias = "bound")]
@@ -30,15 +31,7 @@ pub(super) struct IcapHead {
 
 /// Connects.
 pub(super) async fn connect(to: &EndpointAddress) -> io::Result<(IcapReader, WriteHalf)> {
-    let stream = match to {
-        EndpointAddress::Tcp(address) => {
-            let host = address.host.trim_matches(['[', ']']);
-            let tcp = TcpStream::connect((host, address.port)).await?;
-            tcp.set_nodelay(true)?;
-            Stream::from(tcp)
-        }
-        EndpointAddress::Unix(path) => Stream::unix(UnixStream::connect(path).await?),
-    };
+    let stream = Stream::from(OutsideStream::connect(to).await?);
     let (half, write) = stream.split();
     let reader = IcapReader {
         half,
