@@ -11,6 +11,8 @@ use hermes_net::memory::Charge;
 use hermes_packet::DatagramChanges;
 use hermes_packet::tun::FlowStack;
 
+use crate::beyond::Beyond;
+
 /// A tunnel on its way to its end; gives the reason for which it ended.
 pub(crate) type TunnelEnd<'a> = Pin<Box<dyn Future<Output = String> + Send + 'a>>;
 
@@ -40,6 +42,8 @@ pub(crate) struct Changes {
     pub(crate) to_client: DatagramChanges,
     /// The memory of the transforms.
     pub(crate) charges: Vec<Charge>,
+    /// The functions that nodes have asked each other for.
+    pub(crate) beyond: Option<Box<Beyond>>,
 }
 
 /// The part of an exchange that is left once it was forwarded.

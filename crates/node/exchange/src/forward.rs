@@ -21,10 +21,12 @@ use hermes_http::h1::client::Receiver;
 use hermes_packet::Asked;
 use hermes_plug::arrival::Arrival;
 use hermes_plug::refusal::Refusal;
+use hermes_proto::functions_field;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::route::Act;
 use http::StatusCode;
 
+use crate::beyond::Beyond;
 use crate::carried::Carried;
 use crate::carrier;
 use crate::failed::Failed;
@@ -135,8 +137,9 @@ async fn onwards(
         return Err(Failed::untouched(arrival, refusal));
     }
 
-    let has_transforms = arrival.kind().carries_packets() && !next.through.own.is_empty();
-    let changes = if has_transforms {
+    let is_asked = arrival.head().fields.contains_key(functions_field::FIELD);
+    let has_transforms = !next.through.own.is_empty() || is_asked;
+    let mut changes = if arrival.kind().carries_packets() && has_transforms {
         match Box::pin(Changes::of_arrival(routed, &mut arrival, next)).await {
             Ok(changes) => changes,
             Err(refusal) => return Err(Failed::untouched(arrival, refusal)),
@@ -153,7 +156,10 @@ async fn onwards(
         };
     }
 
-    let mut carried = by_kind(routed, arrival, next).await?;
+    let beyond = changes
+        .as_deref_mut()
+        .and_then(|changes| changes.beyond.as_deref_mut());
+    let mut carried = by_kind(routed, arrival, next, beyond).await?;
     if let (Carried::Tunnel(tunnel), Some(changes)) = (&mut carried, changes) {
         tunnel.change_datagrams(changes);
     }
@@ -161,7 +167,12 @@ async fn onwards(
 }
 
 /// Sends an exchange on as its kind and its next hop ask for; see the table of this module.
-async fn by_kind(routed: &Routed, arrival: Arrival, next: &Arc<Next>) -> Result<Carried, Failed> {
+async fn by_kind(
+    routed: &Routed,
+    arrival: Arrival,
+    next: &Arc<Next>,
+    beyond: Option<&mut Beyond>,
+) -> Result<Carried, Failed> {
     let is_plug = next.plug().is_some();
     match (arrival.kind(), next.receiver()) {
         (Kind::ConnectIp, Receiver::Origin) if !is_plug => {
@@ -178,15 +189,21 @@ async fn by_kind(routed: &Routed, arrival: Arrival, next: &Arc<Next>) -> Result<
         (Kind::Message, _) => Box::pin(message::forward(routed, arrival, next))
             .await
             .map(Carried::Over),
-        (_, Receiver::Proxy) => Box::pin(tunnel::forward(routed, arrival, next)).await,
+        (_, Receiver::Proxy) => Box::pin(tunnel::forward(routed, arrival, next, beyond)).await,
         (Kind::Upgrade, Receiver::Origin) if !is_plug => {
-            Box::pin(tunnel::forward(routed, arrival, next)).await
+            Box::pin(tunnel::forward(routed, arrival, next, beyond)).await
         }
         (Kind::Connect | Kind::ConnectTcp | Kind::Upgrade, Receiver::Origin) => {
             Box::pin(terminate::bytes(routed, arrival, next)).await
         }
         (Kind::ConnectUdp | Kind::ConnectIp, Receiver::Origin) => {
-            Box::pin(terminate::datagrams(routed, arrival, next)).await
+            Box::pin(terminate::datagrams(
+                routed,
+                arrival,
+                next,
+                beyond.as_deref(),
+            ))
+            .await
         }
     }
 }

@@ -70,10 +70,7 @@ pub(crate) async fn identify(
         head.fields.remove(CONTENT_LENGTH);
     }
 
-    if !believes_transforms(entered, head) {
-        head.fields.remove(transform::FIELD);
-        head.fields.remove(functions_field::FIELD);
-    }
+    forget_unbelieved(entered, head);
     let is_traced = hop_report::believe(entered, head);
     let asked = Asked::take(&mut head.fields).filter(|_| head.kind().carries_packets());
     let mut auth = authenticate(entered, head).await?;
@@ -111,12 +108,11 @@ async fn authenticate(entered: &Entered, head: &mut RequestHead) -> Result<AuthC
     }
 }
 
-/// Whether the request is believed about the changes of bytes: only a peer proxy is, about its tunnels.
-fn believes_transforms(entered: &Entered, head: &RequestHead) -> bool {
-    let bytes = matches!(
-        head.kind(),
-        Kind::Connect | Kind::ConnectTcp | Kind::Upgrade
-    );
+/// Removes what the request says of changes of its tunnel, unless it is believed about them: only a peer proxy is. Bytes alone are
+/// undone, and functions are asked for of datagrams, too.
+fn forget_unbelieved(entered: &Entered, head: &mut RequestHead) {
+    let kind = head.kind();
+    let is_bytes = matches!(kind, Kind::Connect | Kind::ConnectTcp | Kind::Upgrade);
     let source = || {
         entered
             .snapshot
@@ -125,7 +121,13 @@ fn believes_transforms(entered: &Entered, head: &RequestHead) -> bool {
 
     let fields = [transform::FIELD, functions_field::FIELD];
     let asks = fields.iter().any(|field| head.fields.contains_key(field));
-    bytes && asks && source().is_of_this_overlay()
+    let is_believed = asks && source().is_of_this_overlay();
+    if !is_believed || !is_bytes {
+        head.fields.remove(transform::FIELD);
+    }
+    if !is_believed || !is_bytes && kind != Kind::ConnectUdp {
+        head.fields.remove(functions_field::FIELD);
+    }
 }
 
 fn bad_request(reason: String) -> Refusal {

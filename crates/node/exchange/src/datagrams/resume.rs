@@ -56,6 +56,16 @@ impl Tunnel {
             return Err(broken);
         };
 
+        // A node before has signed its request for functions for this path alone: it asks again for another.
+        let beyond = self
+            .path
+            .changes
+            .as_ref()
+            .and_then(|changes| changes.beyond.as_ref());
+        if beyond.is_some_and(|beyond| beyond.is_of_others()) {
+            return Err(broken);
+        }
+
         // The client opens it again, from the beginning of a capsule.
         if self.client.source.is_within() || self.path.ends.source.is_within() {
             return Err(broken.note("within a capsule"));

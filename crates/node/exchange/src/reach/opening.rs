@@ -46,7 +46,7 @@ pub(crate) async fn open(
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     };
 
-    let changes = if next.through.own.is_empty() {
+    let mut changes = if next.through.own.is_empty() {
         None
     } else {
         Box::pin(Changes::begin(routed, head, next)).await?
@@ -65,6 +65,12 @@ pub(crate) async fn open(
     }
     let (mut departing, target) = depart(routed, head.clone(), next)?;
     departure::ask(routed, asked, &mut departing);
+    let mut beyond = changes
+        .as_deref_mut()
+        .and_then(|changes| changes.beyond.as_deref_mut());
+    if let Some(beyond) = &beyond {
+        beyond.ask(&mut departing);
+    }
 
     let opened = next_tunnel::open(
         &Tries::new(routed, next, head),
@@ -76,6 +82,9 @@ pub(crate) async fn open(
 
     match opened.answer {
         Event::Tunnel(mut answer, incoming) => {
+            if let Some(beyond) = &mut beyond {
+                beyond.confirmed(&mut answer.fields)?;
+            }
             let ends = Ends::of_kind(head.kind(), incoming, opened.outgoing);
             let resumption = Resumption::beyond(&mut answer.fields);
             let listens = datagram_limit::is_understood(&answer.fields);

@@ -12,6 +12,7 @@ use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 use tokio::time::timeout;
 
+use crate::beyond::Beyond;
 pub(crate) use crate::carried::Changes;
 
 /// When a client left whose tunnel was to begin with transforms.
@@ -63,8 +64,10 @@ impl Changes {
         arrival: &mut Arrival,
         next: &Next,
     ) -> Result<Option<Box<Self>>, Refusal> {
+        let payload = payload(arrival.kind());
+        let beyond = Beyond::of(routed, arrival.head_mut(), next, payload)?;
         let head = arrival.head().clone();
-        let beginning = Self::begin(routed, &head, next);
+        let beginning = in_time(next, Self::one_by_one(routed, &head, next, beyond));
         arrival.unless_gone(beginning, BEFORE).await
     }
 
@@ -78,24 +81,25 @@ impl Changes {
         head: &RequestHead,
         next: &Next,
     ) -> Result<Option<Box<Self>>, Refusal> {
-        in_time(next, Self::one_by_one(routed, head, next)).await
+        // Nodes before this one ask for nothing within a tunnel; this one signs anew for another path.
+        let mut asking = head.clone();
+        let beyond = Beyond::of(routed, &mut asking, next, payload(head.kind()))?;
+        in_time(next, Self::one_by_one(routed, head, next, beyond)).await
     }
 
     async fn one_by_one(
         routed: &Routed,
         head: &RequestHead,
         next: &Next,
+        beyond: Beyond,
     ) -> Result<Option<Box<Self>>, Refusal> {
         let account = routed.account();
         let target = routed.target.canonical();
-        let payload = match head.kind() {
-            Kind::ConnectIp => Payload::Packets,
-            _ => Payload::Datagrams,
-        };
+        let payload = payload(head.kind());
         let subject = subject(routed, head, &target, payload);
         let mut changes = None::<Box<Self>>;
 
-        for (name, transform) in &next.through.own {
+        for (name, transform) in beyond.here().chain(&next.through.own) {
             if payload == Payload::Packets {
                 transform.begin(&subject).await?;
                 continue;
@@ -104,16 +108,19 @@ impl Changes {
                 continue;
             };
             if routed.target.is_any() {
-                let details = format!(
-                    "{name} changes the datagrams of one target, and this tunnel is for any"
-                );
-                return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
+                return Err(of_any(name));
             }
             let charge = account.charge(Purpose::Transforms, transform.memory());
             let charge = charge.map_err(|overdrawn| no_memory(name, &overdrawn))?;
             changes.get_or_insert_default().push(name, altering, charge);
         }
 
+        if !beyond.is_idle() {
+            if routed.target.is_any() {
+                return Err(of_any("at"));
+            }
+            changes.get_or_insert_default().beyond = Some(Box::new(beyond));
+        }
         Ok(changes)
     }
 
@@ -123,6 +130,19 @@ impl Changes {
             .push_front(name.to_owned(), altering.to_client);
         self.charges.push(charge);
     }
+}
+
+fn payload(kind: Kind) -> Payload {
+    match kind {
+        Kind::ConnectIp => Payload::Packets,
+        _ => Payload::Datagrams,
+    }
+}
+
+/// The refusal of a tunnel that is for any target.
+fn of_any(name: &str) -> Refusal {
+    let details = format!("{name} changes the datagrams of one target, and this tunnel is for any");
+    Refusal::new(ProxyError::ProxyConfigurationError, details)
 }
 
 /// The refusal of a tunnel without memory for a transform that no other node undoes. It does not pass unchanged: who is to be changed, or

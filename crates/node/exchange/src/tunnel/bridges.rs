@@ -18,8 +18,8 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::{functions_field, transform};
 use http::StatusCode;
 
-use super::beyond::Beyond;
 use super::bytes::{self, ByteTunnel};
+use crate::beyond::Beyond;
 use crate::carried::{Carried, Carry, TunnelEnd};
 use crate::pump;
 use crate::reach::transforms::{BEFORE, in_time, no_memory, subject};
@@ -219,7 +219,7 @@ impl Bridges {
             return Ok(None);
         }
 
-        let beyond = Beyond::of(routed, arrival.head_mut(), next)?;
+        let beyond = Beyond::of(routed, arrival.head_mut(), next, Payload::Bytes)?;
 
         let inwards = Inwards::all(routed, next, asked);
         let BegunFunctions { outwards, counts } = match is_plain && !is_asked {

@@ -1,6 +1,5 @@
 //! A tunnel through the next proxy, or an upgraded connection to an origin.
 
-mod beyond;
 pub(crate) mod bridges;
 pub(crate) mod bytes;
 mod direct;
@@ -34,6 +33,7 @@ use http::{StatusCode, Version};
 
 use super::carried::Carried;
 use super::pump::{self, Direction};
+use crate::beyond::Beyond;
 use crate::datagrams::DatagramTunnel;
 use crate::failed::Failed;
 use crate::reach;
@@ -51,11 +51,12 @@ use crate::tunnel::bytes::ByteTunnel;
 use crate::tunnel::outlive::near;
 use crate::tunnel::outlive::near::{AskedSession, Granted, NearTunnel};
 
-/// Opens the tunnel through the next hop.
+/// Opens the tunnel through the next hop; `beyond` is of its datagrams.
 pub(crate) async fn forward(
     routed: &Routed,
     mut arrival: Arrival,
     next: &Next,
+    mut beyond: Option<&mut Beyond>,
 ) -> Result<Carried, Failed> {
     let mut bridges = match Bridges::of(routed, &mut arrival, next).await {
         Ok(bridges) => bridges,
@@ -63,7 +64,8 @@ pub(crate) async fn forward(
             return Err(Failed::untouched(arrival, refusal));
         }
     };
-    let asked = ask(routed, &mut arrival, next, &mut bridges).await;
+    let asked = ask(routed, &mut arrival, next, &mut bridges, beyond.as_deref());
+    let asked = asked.await;
     let AskedFor {
         opened,
         form,
@@ -91,7 +93,11 @@ pub(crate) async fn forward(
 
     match answer {
         Event::Tunnel(mut head, incoming) => {
-            if let Err(refusal) = Bridges::are_done(bridges.as_deref_mut(), &mut head.fields) {
+            let done = match &mut beyond {
+                Some(beyond) => beyond.confirmed(&mut head.fields),
+                None => Bridges::are_done(bridges.as_deref_mut(), &mut head.fields),
+            };
+            if let Err(refusal) = done {
                 return Err(Failed::untouched(arrival, refusal));
             }
             let granted = session.and_then(|asked| asked.granted(&mut head.fields));
@@ -107,6 +113,7 @@ pub(crate) async fn forward(
                 opened,
                 granted,
                 bridges,
+                beyond: beyond.as_deref(),
                 learner: bulk::learner(next, form).cloned(),
             };
             Ok(accept(routed, arrival, accepted).await)
@@ -168,10 +175,14 @@ async fn ask(
     arrival: &mut Arrival,
     next: &Next,
     bridges: &mut Option<Box<Bridges>>,
+    beyond: Option<&Beyond>,
 ) -> Result<AskedFor, Unopened> {
     let departing = depart(routed, arrival.head().clone(), next);
     let (mut head, target) = departing.map_err(Unopened::Refused)?;
     Bridges::ask(bridges.as_deref(), &mut head);
+    if let Some(beyond) = beyond {
+        beyond.ask(&mut head);
+    }
 
     if head.kind().carries_packets() && next.receiver() == Receiver::Proxy {
         departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
@@ -183,7 +194,7 @@ async fn ask(
     };
 
     // Transforms see every datagram: none leaves with the request.
-    let has_transforms = !next.through.own.is_empty();
+    let has_transforms = !next.through.own.is_empty() || beyond.is_some();
     let session = arrival.session().filter(|_| !has_transforms).cloned();
     let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
     let opened = if let Some(direct) = direct::of(next, arrival.head()) {
@@ -228,7 +239,7 @@ async fn open_with(
 }
 
 /// A tunnel that the next hop has opened, and that the client is still to be told of.
-struct Accepted {
+struct Accepted<'a> {
     /// The next hop's response.
     head: ResponseHead,
     target: Duplex,
@@ -241,12 +252,14 @@ struct Accepted {
     /// The session that the far end has granted.
     granted: Option<Box<Granted>>,
     bridges: Option<Box<Bridges>>,
+    /// The functions that nodes have asked each other for, of datagrams.
+    beyond: Option<&'a Beyond>,
     /// Learns from its size.
     learner: Option<Arc<Upstream>>,
 }
 
 /// Tells the client that the tunnel is open.
-async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carried {
+async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted<'_>) -> Carried {
     let Accepted {
         mut head,
         target,
@@ -256,6 +269,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
         opened,
         granted,
         bridges,
+        beyond,
         learner,
     } = accepted;
 
@@ -265,20 +279,24 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted) -> Carrie
     let bridges = bridges.and_then(|bridges| bridges.confirmed(&undone));
     let resumption = Resumption::beyond(&mut head.fields);
     let listens = datagram_limit::is_understood(&head.fields);
-    let fields = opening_fields(
+    let mut fields = opening_fields(
         routed,
         &arrival,
         head.fields,
         &resumption,
         bridges.as_deref(),
     );
+    if let Some(beyond) = beyond {
+        beyond.confirm(&mut fields);
+    }
 
     routed
         .exchange
         .status(arrival.head().opening_status().as_u16());
 
-    // Another path would not know the contexts of this one.
-    let movable = granted.is_some() || kind.carries_packets() && !udp_bind::is_asked_for(&fields);
+    // Another path would not know the contexts of this one, and a node before has signed its request for functions for this one alone.
+    let is_bound = udp_bind::is_asked_for(&fields) || beyond.is_some_and(Beyond::is_of_others);
+    let movable = granted.is_some() || kind.carries_packets() && !is_bound;
     let guard = enter(routed, opened, movable);
     let client = match arrival.accept(fields).await {
         Ok(client) => client,

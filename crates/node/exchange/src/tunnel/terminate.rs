@@ -16,6 +16,7 @@ use super::bridges::{self, Bridges};
 use super::bytes::ByteTunnel;
 use super::listening;
 use super::outlive::far::{self, NewSession};
+use crate::beyond::Beyond;
 use crate::carried::Carried;
 use crate::datagrams::{DatagramTunnel, udp_bind};
 use crate::failed::Failed;
@@ -128,6 +129,7 @@ pub(crate) async fn datagrams(
     routed: &Routed,
     mut arrival: Arrival,
     next: &Next,
+    beyond: Option<&Beyond>,
 ) -> Result<Carried, Failed> {
     if routed.target.is_any() {
         return Box::pin(udp_bind::open(routed, arrival, next))
@@ -156,8 +158,13 @@ pub(crate) async fn datagrams(
     path.resumption.tell(&mut fields);
     fields.extend(datagram_floor::answer(&arrival.head().fields));
     datagram_limit::answer(&arrival.head().fields, &mut fields);
-    // Another end would know nothing of the addresses in a tunnel of IP.
-    let guard = enter(routed, opened, arrival.kind() == Kind::ConnectUdp);
+    if let Some(beyond) = beyond {
+        beyond.confirm(&mut fields);
+    }
+    // Another end would know nothing of the addresses in a tunnel of IP, nor of the functions that a node before has asked for.
+    let is_of_others = beyond.is_some_and(Beyond::is_of_others);
+    let movable = arrival.kind() == Kind::ConnectUdp && !is_of_others;
+    let guard = enter(routed, opened, movable);
 
     Ok(match arrival.accept(fields).await {
         Ok(client) => Carried::tunnel(DatagramTunnel {

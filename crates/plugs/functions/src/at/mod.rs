@@ -78,11 +78,14 @@ impl At {
         }
     }
 
-    /// Only tunnels of bytes tell whether the node has done its part.
-    fn judge(&self, is_bytes: bool) -> Result<(), Refusal> {
-        let details = match (&self.asked, is_bytes) {
-            (Some(_), true) => return Ok(()),
-            (Some(_), false) => "functions of other nodes are for tunnels of bytes",
+    /// Only tunnels are opened by one answer, which tells whether the node has done its part. A node between may send a request twice,
+    /// or answer it of its cache.
+    fn judge(&self, payload: Payload) -> Result<(), Refusal> {
+        let details = match (&self.asked, payload) {
+            (Some(_), Payload::Bytes | Payload::Datagrams) => return Ok(()),
+            (Some(_), Payload::Message | Payload::Packets) => {
+                "functions of other nodes are for tunnels of bytes or datagrams"
+            }
             (None, _) => "`at` has no node: give it `node` and `do`",
         };
         Err(refused(details))
@@ -96,16 +99,17 @@ impl At {
 
 impl Transform for At {
     fn begin<'a>(&'a self, tunnel: &'a TunnelSubject<'a>) -> Beginning<'a> {
-        let judged = self.judge(tunnel.payload == Payload::Bytes);
+        let judged = self.judge(tunnel.payload);
         Box::pin(std::future::ready(judged.map(|()| None)))
     }
 
-    fn begin_datagrams<'a>(&'a self, _: &'a TunnelSubject<'a>) -> BeginningDatagrams<'a> {
-        Box::pin(std::future::ready(self.judge(false).map(|()| None)))
+    fn begin_datagrams<'a>(&'a self, tunnel: &'a TunnelSubject<'a>) -> BeginningDatagrams<'a> {
+        let judged = self.judge(tunnel.payload);
+        Box::pin(std::future::ready(judged.map(|()| None)))
     }
 
     fn admit<'a>(&'a self, _: &'a TunnelSubject<'a>) -> Admitting<'a> {
-        Box::pin(std::future::ready(self.judge(false)))
+        Box::pin(std::future::ready(self.judge(Payload::Message)))
     }
 
     fn elsewhere(&self) -> Option<&NodeFunctions> {

@@ -384,6 +384,138 @@ async fn datagrams_are_encrypted_between_two_nodes() {
     last.end().await;
 }
 
+/// As [`asks`], with a listener of UDP for datagrams to this target in place of the one of HTTP.
+fn asks_for_datagrams(keys: &Path, next: SocketAddr, target: SocketAddr, through: &str) -> String {
+    let web = "web: { http: 127.0.0.1:0 }";
+    let udp = format!("u: {{ udp: 127.0.0.1:0, target: \"{target}\" }}");
+    asks(keys, next, "", through).replace(web, &udp)
+}
+
+/// A client of a node's listener of UDP.
+async fn datagrams_of(node: &Node) -> UdpSocket {
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.connect(node.address()).await.unwrap();
+    client
+}
+
+async fn echoed(client: &UdpSocket, text: &[u8]) -> Option<Vec<u8>> {
+    client.send(text).await.unwrap();
+    let mut echoed = vec![0; 2000];
+    let received = tokio::time::timeout(Duration::from_secs(20), client.recv(&mut echoed)).await;
+    echoed.truncate(received.ok()?.ok()?);
+    Some(echoed)
+}
+
+#[tokio::test]
+async fn a_node_further_on_opens_datagrams_that_it_was_asked_to_open() {
+    let keys = keys();
+    let target = echo_datagrams().await;
+    let open = "open: { decrypt: { with: a } }";
+    let end = "routes: [{ terminate: true }]";
+    let last = Node::start("c", &asked(keys.path(), "ac", open, end));
+    // One in between passes the request for functions on, and the proof back.
+    let on = format!(
+        "upstreams: {{ next: {{ endpoints: [\"{}\"] }} }}\nroutes: [{{ to: next }}]",
+        last.address()
+    );
+    let middle = Node::start("b", &asked(keys.path(), "ab", "", &on));
+    let through = "{ encrypt: { with: c } }, { at: c, do: [open] }";
+    let asking = asks_for_datagrams(keys.path(), middle.address(), target, through);
+    let first = Node::start("a", &asking);
+    let client = datagrams_of(&first).await;
+    for text in [&b"hello"[..], b"", &[7; 1000]] {
+        assert_eq!(echoed(&client, text).await.as_deref(), Some(text));
+    }
+
+    // A tunnel that moves to another path is signed and proved anew.
+    let direct = asks_for_datagrams(keys.path(), last.address(), target, through);
+    first.apply(&direct);
+    middle.end().await;
+    let mut answer = None;
+    for _ in 0..20 {
+        // Some may be lost with the path that was left.
+        client.send(b"again").await.unwrap();
+        let mut echoed = [0; 2000];
+        let received = client.recv(&mut echoed);
+        let received = tokio::time::timeout(Duration::from_secs(1), received).await;
+        if let Ok(Ok(length)) = received {
+            answer = Some(echoed[..length].to_vec());
+            break;
+        }
+    }
+    assert_eq!(answer.as_deref(), Some(&b"again"[..]));
+    for node in [first, last] {
+        node.end().await;
+    }
+}
+
+/// The request for a tunnel of datagrams (RFC 9298, 3.2).
+fn connect_udp(target: SocketAddr) -> String {
+    let ip = target.ip();
+    let port = target.port();
+    format!(
+        "GET /.well-known/masque/udp/{ip}/{port}/ HTTP/1.1\r\nHost: any.test\r\nConnection: Upgrade\r\n\
+         Upgrade: connect-udp\r\nCapsule-Protocol: ?1\r\n\r\n"
+    )
+}
+
+#[tokio::test]
+async fn no_datagram_passes_a_node_that_does_not_do_or_prove_its_part() {
+    let keys = keys();
+    let target = echo_datagrams().await;
+    let functions =
+        "none: { allow: { ports: [1] } }, packed: compress, any: { allow: { ports: [1-65535] } }";
+    let end = "routes: [{ terminate: true }]";
+    let node = Node::start("b", &asked(keys.path(), "ab", functions, end));
+    let asking = |function: &str| {
+        let through = format!("{{ at: b, do: [{function}] }}");
+        asks(keys.path(), node.address(), "", &through)
+    };
+    let first = Node::start("a", &asking("any"));
+    let (_, answer) = first.ask(&connect_udp(target)).await;
+    assert!(answer.starts_with("HTTP/1.1 101"), "{answer}");
+    // The part of this node's route is none of its client's business.
+    assert!(
+        !answer.to_lowercase().contains("hermes-functions"),
+        "{answer}"
+    );
+    for (function, why) in [
+        ("none", "not on the allow-list"),
+        ("packed", "nothing undoes packed"),
+        ("absent", "has no function absent"),
+    ] {
+        first.apply(&asking(function));
+        let (_, answer) = first.ask(&connect_udp(target)).await;
+        assert!(answer.contains(why), "{function}: {answer}");
+    }
+    node.end().await;
+
+    let next = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = next.local_addr().unwrap();
+    first.apply(&asks(keys.path(), address, "", "{ at: b, do: [any] }"));
+    let lies = async {
+        let (mut stream, _) = next.accept().await.unwrap();
+        let request = head(&mut stream).await.to_lowercase();
+        assert!(
+            request.contains("hermes-functions: b=any;from=a;"),
+            "{request}"
+        );
+        let answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\n\
+                      Capsule-Protocol: ?1\r\n\r\n";
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        assert_eq!(bytes(&mut stream, 1).await, b"", "a datagram passed");
+    };
+    let asks = async {
+        let datagram = b"\0\x03\0hi";
+        let request = connect_udp(target);
+        let (mut stream, answer) = first.ask(&request).await;
+        let _ = stream.write_all(datagram).await;
+        assert!(answer.contains("has not proved"), "{answer}");
+    };
+    tokio::join!(lies, asks);
+    first.end().await;
+}
+
 #[test]
 fn mistakes_about_functions_of_other_nodes_are_those_of_the_document() {
     let keys = keys();

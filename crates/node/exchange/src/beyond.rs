@@ -1,4 +1,4 @@
-//! Functions that nodes ask each other for, along a tunnel of bytes.
+//! Functions that nodes ask each other for, along a tunnel of bytes or of datagrams.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use hermes_admit::routed::Routed;
 use hermes_http::RequestHead;
 use hermes_http::h1::client::Receiver;
 use hermes_plug::refusal::Refusal;
-use hermes_plug::{FunctionSignatures, Transform};
+use hermes_plug::{FunctionSignatures, Payload, Transform};
 use hermes_proto::fields::Fields;
 use hermes_proto::functions_field::{self, DoneFunctions, NODES, SignedFunctions};
 use hermes_proto::proxy_status::ProxyError;
@@ -45,6 +45,7 @@ impl Beyond {
         routed: &Routed,
         head: &mut RequestHead,
         next: &Next,
+        payload: Payload,
     ) -> Result<Self, Refusal> {
         let taken = functions_field::take(&mut head.fields).map_err(|error| {
             Refusal::new(ProxyError::HttpRequestError, error.to_string())
@@ -52,6 +53,10 @@ impl Beyond {
         })?;
         if taken.is_empty() && next.through.elsewhere.is_empty() {
             return Ok(Self::default());
+        }
+        if payload == Payload::Packets {
+            let details = "functions of other nodes take no tunnels of IP packets";
+            return Err(refused(details.to_owned()));
         }
 
         let keys = next.through.known.find("at").ok().cloned();
@@ -63,7 +68,7 @@ impl Beyond {
         let node = &*routed.snapshot.node.name;
         for asked in taken {
             match *asked.functions.node == *node {
-                true => beyond.here = Some(beyond.take(next, &asked)?),
+                true => beyond.here = Some(beyond.take(next, &asked, payload)?),
                 false => beyond.passed_on.push(asked),
             }
         }
@@ -83,7 +88,12 @@ impl Beyond {
     }
 
     /// Judges what this node is asked for, and finds it.
-    fn take(&self, next: &Next, asked: &SignedFunctions) -> Result<HereFunctions, Refusal> {
+    fn take(
+        &self,
+        next: &Next,
+        asked: &SignedFunctions,
+        payload: Payload,
+    ) -> Result<HereFunctions, Refusal> {
         let proof = self.signatures()?.take(asked, &self.target)?;
         let is_proxy = next.receiver() == Receiver::Proxy;
         let mut functions = Vec::with_capacity(asked.functions.functions.len());
@@ -98,6 +108,9 @@ impl Beyond {
                 return Err(refused(format!(
                     "nothing undoes {name} where the overlay ends"
                 )));
+            }
+            if transform.needs_peer() && payload == Payload::Datagrams {
+                return Err(refused(format!("{name} does nothing to datagrams")));
             }
             if transform.elsewhere().is_some() {
                 return Err(refused(format!("{name} is a function of another node")));
@@ -134,6 +147,11 @@ impl Beyond {
     /// Whether no node has asked for anything.
     pub(crate) fn is_idle(&self) -> bool {
         self.here.is_none() && self.passed_on.is_empty() && self.own.is_empty()
+    }
+
+    /// Whether a node before this one has asked for something: it signed that for one path, and has to ask again for another.
+    pub(crate) fn is_of_others(&self) -> bool {
+        self.here.is_some() || !self.passed_on.is_empty()
     }
 
     /// The functions that are asked for here, before those of the route.
