@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use hermes_lab::{
-    control, faults, forwarder, hops, hostile, intermittent, ip, origin, overhead, papers, policy,
-    push, socks, split,
+    control, faults, forwarder, functions, hops, hostile, intermittent, ip, origin, overhead,
+    papers, plan, policy, push, socks, split,
 };
 
 /// Measures Hermes against other proxies on this machine.
@@ -38,6 +38,10 @@ enum Command {
     Push(push::PushArguments),
     /// Connections that are split on their way, beside none and beside forwarders of TCP, in namespaces.
     Split(split::SplitArguments),
+    /// Functions on the way: processing rates of chains, and requests at the distances of the paper, in namespaces.
+    Functions(functions::FunctionsArguments),
+    /// How long plans for all pairs of up to a thousand areas take.
+    Plan(plan::PlanArguments),
     /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
     Hostile(hostile::HostileArguments),
     /// Run a program at one end of a link with faults: delay, jitter, loss, a rate, reordering, times when it is down.
@@ -66,6 +70,8 @@ fn main() -> ExitCode {
         Command::Socks(arguments) => socks::run(&arguments),
         Command::Push(arguments) => push::run(&arguments),
         Command::Split(arguments) => split::run(&arguments),
+        Command::Functions(arguments) => functions::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),
         Command::Origin(arguments) => origin::serve(&arguments),

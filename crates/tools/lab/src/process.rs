@@ -182,6 +182,12 @@ impl Drop for Process {
     }
 }
 
+/// Processor time that the threads of this process have used.
+pub fn own_processor_time() -> Duration {
+    let own = std::process::id();
+    threads_time(own).unwrap_or_else(|| ticks_time(own))
+}
+
 /// Processor time of the threads of a process that live.
 fn threads_time(pid: u32) -> Option<Duration> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;

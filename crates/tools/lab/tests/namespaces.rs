@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use hermes_lab::emulator::wire::{End, Wire};
 use hermes_lab::emulator::{Loss, Profile, Rate, Schedule};
+use hermes_lab::report::Sheet;
 use hermes_lab::topology::{Plug, Topology};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -273,6 +274,84 @@ fn ip_tunnels_are_measured_beside_each_other() {
         ] {
             let value = system[1][0][figure].as_f64().unwrap();
             assert!(value > 0.0, "{figure} of {}", system[0]);
+        }
+    }
+}
+
+/// The results of a short run of an experiment that makes figures by case and system, and its page.
+fn short(words: &[&str]) -> (Sheet, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("results.json");
+    let page = folder.path().join("page.md");
+    let lab = Path::new(env!("CARGO_BIN_EXE_hermes-lab"));
+    let measured = Command::new(lab)
+        .args(words)
+        .args(["--short", "--repeats", "1", "--hermes"])
+        .arg(lab.with_file_name("hermes"))
+        .arg("--json")
+        .arg(&json)
+        .arg("--markdown")
+        .arg(&page)
+        .arg("--svg")
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&measured.stdout);
+    let errors = String::from_utf8_lossy(&measured.stderr);
+    assert!(measured.status.success(), "{said}{errors}");
+    let sheet = hermes_lab::report::load(&json).unwrap();
+    (sheet, std::fs::read_to_string(&page).unwrap())
+}
+
+#[test]
+fn functions_are_measured_as_in_the_paper() {
+    let (sheet, page) = short(&["functions"]);
+    let is_measured = |case: &str, system: &str, figure: &str| {
+        let value = sheet.of(case, system, figure);
+        let value = value.unwrap_or_else(|| panic!("{case}, {system}, {figure}: {page}"));
+        assert!(value.median > 0.0, "{case}, {system}, {figure}: {page}");
+    };
+    for system in [
+        "direct", "nginx", "hermes", "hermes5", "hermes6", "chain1", "chain2", "chain3", "chain4",
+        "outside",
+    ] {
+        for clients in [
+            "1 client",
+            "2 clients",
+            "4 clients",
+            "8 clients",
+            "16 clients",
+        ] {
+            is_measured(clients, system, "rate");
+        }
+    }
+    let rows = [
+        "DOCKER 1: 5, 5, 10 ms",
+        "DOCKER 2: 5, 10, 15 ms",
+        "DOCKER 3: 10, 5, 15 ms",
+        "DOCKER 4: 1, 1, 1 ms",
+        "DOCKER 5: 5, 5, 5 ms",
+        "DOCKER 6: 10, 10, 10 ms",
+    ];
+    for row in rows {
+        for system in [
+            "direct", "nginx", "hermes", "hermes5", "hermes6", "chain4", "outside",
+        ] {
+            is_measured(row, system, "a request");
+        }
+    }
+    is_measured(rows[5], "paper's SOCKS6", "longer than direct");
+}
+
+#[test]
+fn plans_are_measured_for_sparse_and_dense_areas() {
+    let (sheet, page) = short(&["plan", "--areas", "10,100"]);
+    for (areas, pairs) in [("10 areas", 90.0), ("100 areas", 9900.0)] {
+        for sample in ["sparse", "dense"] {
+            let of = |figure| sheet.of(areas, sample, figure).unwrap().median;
+            let judged = of("bridged") + of("cannot be bridged");
+            assert!((1.0..=pairs).contains(&judged), "{page}");
+            assert!(of("search") > 0.0 && of("by the clock") > 0.0, "{page}");
         }
     }
 }

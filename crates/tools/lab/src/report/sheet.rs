@@ -67,6 +67,24 @@ impl Sheet {
         }
     }
 
+    /// Puts the columns in this order; those of other systems follow.
+    pub fn order_systems(&mut self, names: &[&str]) {
+        let rows = self.rows().into_iter();
+        let rows: Vec<_> = rows
+            .map(|(case, figure)| (case.to_owned(), figure.clone()))
+            .collect();
+        let place = |series: &SheetSeries| {
+            let row = rows
+                .iter()
+                .position(|(case, figure)| *case == series.case && *figure == series.figure);
+            let column = names.iter().position(|name| *name == series.system);
+            (row, column.unwrap_or(names.len()))
+        };
+        let mut placed: Vec<_> = self.series.drain(..).collect();
+        placed.sort_by_key(place);
+        self.series = placed;
+    }
+
     /// Keeps from `earlier` the cases that were not measured again.
     #[must_use]
     fn after(mut self, earlier: Self) -> Self {
@@ -213,6 +231,19 @@ impl SheetGoal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_have_the_order_of_their_names_and_rows_keep_theirs() {
+        let mut sheet = Sheet::default();
+        let time = Figure::less("time", "ms");
+        for (case, system) in [("two", "b"), ("two", "a"), ("one", "other"), ("one", "a")] {
+            sheet.add(case, system, time.clone(), 1.0);
+        }
+        sheet.order_systems(&["a", "b"]);
+        assert_eq!(sheet.systems(), ["a", "b", "other"]);
+        let cases: Vec<_> = sheet.rows().into_iter().map(|(case, _)| case).collect();
+        assert_eq!(cases, ["two", "one"]);
+    }
 
     #[test]
     fn a_case_that_was_measured_again_replaces_the_earlier_one() {

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 /// How a client comes to its target.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum SocksWay {
+pub(crate) enum SocksWay {
     /// Without a proxy.
     Direct,
     /// By SOCKS5, without a password.
@@ -21,7 +21,7 @@ pub(super) enum SocksWay {
 ///
 /// # Errors
 /// When there is no connection, or other bytes come.
-pub(super) async fn echo(way: SocksWay, target: SocketAddr, said: &[u8]) -> Result<TcpStream> {
+pub(crate) async fn echo(way: SocksWay, target: SocketAddr, said: &[u8]) -> Result<TcpStream> {
     let mut stream = open(way, target, said).await?;
     let mut heard = vec![0; said.len()];
     stream.read_exact(&mut heard).await?;
@@ -33,7 +33,7 @@ pub(super) async fn echo(way: SocksWay, target: SocketAddr, said: &[u8]) -> Resu
 ///
 /// # Errors
 /// When there is no connection.
-pub(super) async fn open(way: SocksWay, target: SocketAddr, said: &[u8]) -> Result<TcpStream> {
+pub(crate) async fn open(way: SocksWay, target: SocketAddr, said: &[u8]) -> Result<TcpStream> {
     let SocketAddr::V4(v4) = target else {
         bail!("{target} is no address of IPv4");
     };

@@ -5,7 +5,7 @@
 //! - `trips`: round trips, counted over links that take so long that nothing else counts.
 //! - `goals`: what was promised, and the paper's formulas. `plot`: the picture.
 
-mod client;
+pub(crate) mod client;
 mod goals;
 mod measure;
 mod plot;

@@ -49,6 +49,10 @@ fn bystander(calm: SocketAddr, ended: &AtomicBool) -> (Duration, usize) {
 }
 
 /// Attacks; gives the stage when all connections of the attacker are gone.
+#[allow(
+    clippy::print_stdout,
+    reason = "the cost of an attack is not all that a test asserts"
+)]
 fn survives(name: &str) -> Stage {
     let attack = attack(name);
     let stage = (attack.prepare)();
