@@ -56,21 +56,20 @@ pub(crate) async fn forward(
     routed: &Routed,
     mut arrival: Arrival,
     next: &Next,
-    mut beyond: Option<&mut Beyond>,
+    beyond: Option<&mut Beyond>,
 ) -> Result<Carried, Failed> {
-    let mut bridges = match Bridges::of(routed, &mut arrival, next).await {
+    let bridges = match Bridges::of(routed, &mut arrival, next).await {
         Ok(bridges) => bridges,
         Err(refusal) => {
             return Err(Failed::untouched(arrival, refusal));
         }
     };
-    let asked = ask(routed, &mut arrival, next, &mut bridges, beyond.as_deref());
-    let asked = asked.await;
+    let mut functions = TunnelFunctions { bridges, beyond };
     let AskedFor {
         opened,
         form,
         session,
-    } = match asked {
+    } = match ask(routed, &mut arrival, next, &mut functions).await {
         Ok(asked) => asked,
         Err(Unopened::Gone(gone)) => {
             return Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}")));
@@ -93,11 +92,7 @@ pub(crate) async fn forward(
 
     match answer {
         Event::Tunnel(mut head, incoming) => {
-            let done = match &mut beyond {
-                Some(beyond) => beyond.confirmed(&mut head.fields),
-                None => Bridges::are_done(bridges.as_deref_mut(), &mut head.fields),
-            };
-            if let Err(refusal) = done {
+            if let Err(refusal) = functions.are_done(&mut head.fields) {
                 return Err(Failed::untouched(arrival, refusal));
             }
             let granted = session.and_then(|asked| asked.granted(&mut head.fields));
@@ -112,8 +107,7 @@ pub(crate) async fn forward(
                 silence,
                 opened,
                 granted,
-                bridges,
-                beyond: beyond.as_deref(),
+                functions,
                 learner: bulk::learner(next, form).cloned(),
             };
             Ok(accept(routed, arrival, accepted).await)
@@ -151,6 +145,46 @@ fn arrived(routed: &Routed, arrival: &Arrival, early: Option<Early>) {
     }
 }
 
+/// The functions of a tunnel: of its bytes, or of other nodes for its datagrams.
+struct TunnelFunctions<'a> {
+    bridges: Option<Box<Bridges>>,
+    beyond: Option<&'a mut Beyond>,
+}
+
+impl TunnelFunctions<'_> {
+    /// Asks the next hop, and nodes behind it.
+    fn ask(&self, head: &mut RequestHead) {
+        Bridges::ask(self.bridges.as_deref(), head);
+        if let Some(beyond) = &self.beyond {
+            beyond.ask(head);
+        }
+    }
+
+    /// Whether nodes further on have done the functions that they were asked for.
+    fn are_done(&mut self, fields: &mut Fields) -> Result<(), Refusal> {
+        match &mut self.beyond {
+            Some(beyond) => beyond.confirmed(fields),
+            None => Bridges::are_done(self.bridges.as_deref_mut(), fields),
+        }
+    }
+
+    /// Whether a node before this one has asked for functions of its datagrams.
+    fn are_of_others(&self) -> bool {
+        let mut beyond = self.beyond.iter();
+        beyond.any(|beyond| beyond.is_of_others())
+    }
+
+    /// Tells the nodes before of what is done.
+    fn confirm(&self, fields: &mut Fields) {
+        if let Some(bridges) = &self.bridges {
+            bridges.confirm(fields);
+        }
+        if let Some(beyond) = &self.beyond {
+            beyond.confirm(fields);
+        }
+    }
+}
+
 /// A tunnel that the next hop was asked for, and answered.
 struct AskedFor {
     opened: Open,
@@ -174,27 +208,23 @@ async fn ask(
     routed: &Routed,
     arrival: &mut Arrival,
     next: &Next,
-    bridges: &mut Option<Box<Bridges>>,
-    beyond: Option<&Beyond>,
+    functions: &mut TunnelFunctions<'_>,
 ) -> Result<AskedFor, Unopened> {
     let departing = depart(routed, arrival.head().clone(), next);
     let (mut head, target) = departing.map_err(Unopened::Refused)?;
-    Bridges::ask(bridges.as_deref(), &mut head);
-    if let Some(beyond) = beyond {
-        beyond.ask(&mut head);
-    }
+    functions.ask(&mut head);
 
     if head.kind().carries_packets() && next.receiver() == Receiver::Proxy {
         departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
     }
     // A tunnel whose bytes are changed on their way has no session.
-    let outlives = match bridges {
+    let outlives = match &functions.bridges {
         Some(_) => None,
         None => near::ask(routed, next, &mut head),
     };
 
     // Transforms see every datagram: none leaves with the request.
-    let has_transforms = !next.through.own.is_empty() || beyond.is_some();
+    let has_transforms = !next.through.own.is_empty() || functions.beyond.is_some();
     let session = arrival.session().filter(|_| !has_transforms).cloned();
     let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
     let opened = if let Some(direct) = direct::of(next, arrival.head()) {
@@ -209,7 +239,7 @@ async fn ask(
             // Whether they have to be within capsules is not known before the answer.
             EarlyBytes::default()
         } else {
-            first_bytes(&tries, arrival, &head, bridges.as_deref())
+            first_bytes(&tries, arrival, &head, functions.bridges.as_deref())
         };
         open_with(&tries, &head, &target, first).await
     };
@@ -251,9 +281,7 @@ struct Accepted<'a> {
     opened: Opened,
     /// The session that the far end has granted.
     granted: Option<Box<Granted>>,
-    bridges: Option<Box<Bridges>>,
-    /// The functions that nodes have asked each other for, of datagrams.
-    beyond: Option<&'a Beyond>,
+    functions: TunnelFunctions<'a>,
     /// Learns from its size.
     learner: Option<Arc<Upstream>>,
 }
@@ -268,34 +296,25 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted<'_>) -> Ca
         silence,
         opened,
         granted,
-        bridges,
-        beyond,
+        mut functions,
         learner,
     } = accepted;
 
     let kind = arrival.kind();
     // A peer that names a transform twice confirms none.
     let undone = transform::take(&mut head.fields).unwrap_or_default();
-    let bridges = bridges.and_then(|bridges| bridges.confirmed(&undone));
+    let bridges = functions.bridges.take();
+    functions.bridges = bridges.and_then(|bridges| bridges.confirmed(&undone));
     let resumption = Resumption::beyond(&mut head.fields);
     let listens = datagram_limit::is_understood(&head.fields);
-    let mut fields = opening_fields(
-        routed,
-        &arrival,
-        head.fields,
-        &resumption,
-        bridges.as_deref(),
-    );
-    if let Some(beyond) = beyond {
-        beyond.confirm(&mut fields);
-    }
+    let fields = opening_fields(routed, &arrival, head.fields, &resumption, &functions);
 
     routed
         .exchange
         .status(arrival.head().opening_status().as_u16());
 
     // Another path would not know the contexts of this one, and a node before has signed its request for functions for this one alone.
-    let is_bound = udp_bind::is_asked_for(&fields) || beyond.is_some_and(Beyond::is_of_others);
+    let is_bound = udp_bind::is_asked_for(&fields) || functions.are_of_others();
     let movable = granted.is_some() || kind.carries_packets() && !is_bound;
     let guard = enter(routed, opened, movable);
     let client = match arrival.accept(fields).await {
@@ -306,7 +325,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted<'_>) -> Ca
     match client {
         End::Stream(incoming, outgoing) if !kind.carries_packets() => {
             // Transforms change the bytes, not the capsules around them.
-            let is_own = bridges.is_some() || granted.is_some();
+            let is_own = functions.bridges.is_some() || granted.is_some();
             let plain = is_own.then_some(Kind::Connect);
             let client = Duplex { incoming, outgoing };
             let client = form::bytes(kind, plain.unwrap_or(form), client);
@@ -323,7 +342,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted<'_>) -> Ca
                 learner,
             };
 
-            bridges::tunnel(tunnel, bridges)
+            bridges::tunnel(tunnel, functions.bridges)
         }
         client => {
             let path = Path {
@@ -349,14 +368,12 @@ fn opening_fields(
     arrival: &Arrival,
     answered: Fields,
     resumption: &Resumption,
-    bridges: Option<&Bridges>,
+    functions: &TunnelFunctions<'_>,
 ) -> Fields {
     let kind = arrival.kind();
     let mut fields = passed_on(answered);
     form::announce(kind, &mut fields);
-    if let Some(bridges) = bridges {
-        bridges.confirm(&mut fields);
-    }
+    functions.confirm(&mut fields);
 
     if kind.carries_packets() {
         if routed.asked.is_some() {
