@@ -39,6 +39,7 @@ pub mod policy;
 pub mod process;
 pub mod progress;
 pub mod push;
+pub mod rate_limit;
 pub mod report;
 pub mod socks;
 pub mod split;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use hermes_lab::{
     control, faults, forwarder, functions, hops, hostile, intermittent, ip, origin, overhead,
-    papers, plan, policy, push, socks, split,
+    papers, plan, policy, push, rate_limit, socks, split,
 };
 
 /// Measures Hermes against other proxies on this machine.
@@ -42,6 +42,8 @@ enum Command {
     Functions(functions::FunctionsArguments),
     /// How long plans for all pairs of up to a thousand areas take.
     Plan(plan::PlanArguments),
+    /// Clients of an origin that bounds its rate: alone, behind Hermes that paces them, and behind Envoy.
+    RateLimit(rate_limit::RateLimitArguments),
     /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
     Hostile(hostile::HostileArguments),
     /// Run a program at one end of a link with faults: delay, jitter, loss, a rate, reordering, times when it is down.
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Split(arguments) => split::run(&arguments),
         Command::Functions(arguments) => functions::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::RateLimit(arguments) => rate_limit::run(&arguments),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),
         Command::Origin(arguments) => origin::serve(&arguments),

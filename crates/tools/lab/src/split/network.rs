@@ -73,7 +73,8 @@ impl SplitNetwork {
         let (origin, addresses) = origin::start_in(server, SERVER.parse()?, folder.path())?;
 
         let listens = SocketAddr::new(ROUTER.parse()?, PORT);
-        let file = folder.path().join(system.name());
+        // Envoy reads JSON where it is not called so.
+        let file = folder.path().join(format!("{system}.yaml"));
         let client = topology.namespace("client")?.path();
         let place = SplitPlace {
             listens,
