@@ -44,7 +44,7 @@ impl Asking {
         let clients = (0..self.clients as u64).map(|index| {
             let way = *way;
             tokio::spawn(async move {
-                let client = Client {
+                let client = AskingClient {
                     way,
                     origin,
                     asking: self,
@@ -64,7 +64,7 @@ impl Asking {
     }
 }
 
-struct Client {
+struct AskingClient {
     way: PaceWay,
     origin: SocketAddr,
     asking: Asking,
@@ -73,7 +73,7 @@ struct Client {
     sent: Vec<Instant>,
 }
 
-impl Client {
+impl AskingClient {
     async fn run(mut self) -> Result<()> {
         let address = match self.way {
             PaceWay::Alone | PaceWay::Window => self.origin,

@@ -6,7 +6,7 @@ use crate::report::{PageHead, Sheet, SheetGoal};
 pub(super) const HEAD: PageHead = PageHead {
     title: "Rate limits",
     command: "rate-limit",
-    words: "Clients with four requests each, one after the other, all at once, and an origin that serves 40 in a window: a minute, which passes in six \
+    words: "Clients with four requests each (in a short run one), one after the other, all at once, and an origin that serves 40 in a window: a minute, which passes in six \
             seconds, and in one and a half in a short run. It tells its bounds by `RateLimit` fields or by `Retry-After`, in windows that begin with a request; or it has a \
             bucket that fills evenly, and says 429 alone. `alone`: clients ask again on their own, at random times of up to half a minute that double; `window`: \
             they send no more than 40 a minute each, besides. `hermes`, `hermes-atb` and `hermes-aatb`: `pace` in its three modes, of one node that knew \

@@ -60,7 +60,7 @@ impl LimitedOrigin {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let refused = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::new(Mutex::new(Counted::new(limit, telling)));
+        let counted = Arc::new(Mutex::new(ServedCount::new(limit, telling)));
         let counts = refused.clone();
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -87,7 +87,7 @@ impl Drop for LimitedOrigin {
 }
 
 /// Requests so far.
-struct Counted {
+struct ServedCount {
     limit: Limit,
     telling: Telling,
     began: Option<Instant>,
@@ -96,7 +96,7 @@ struct Counted {
     filled: Instant,
 }
 
-impl Counted {
+impl ServedCount {
     fn new(limit: Limit, telling: Telling) -> Self {
         Self {
             limit,
@@ -147,7 +147,7 @@ impl Counted {
     }
 }
 
-async fn serve(mut stream: TcpStream, counted: Arc<Mutex<Counted>>, refused: Arc<AtomicUsize>) {
+async fn serve(mut stream: TcpStream, counted: Arc<Mutex<ServedCount>>, refused: Arc<AtomicUsize>) {
     let mut unread = Vec::new();
     loop {
         let Some(end) = head_end(&unread) else {

@@ -43,20 +43,31 @@ const CASES: [(usize, Telling, &str); 5] = [
     (100, Telling::Nothing, "100 clients, only 429"),
 ];
 
-/// Requests of each client.
-const EACH: usize = 4;
-
 /// 40 in a minute, a minute in six seconds.
-const LONG: Limit = Limit {
-    quota: 40,
-    window: Duration::from_secs(6),
+const LONG: PaceCounts = PaceCounts {
+    limit: Limit {
+        quota: 40,
+        window: Duration::from_secs(6),
+    },
+    each: 4,
 };
 
 /// 40 in a minute, a minute in a second and a half.
-const SHORT: Limit = Limit {
-    quota: 40,
-    window: Duration::from_millis(1500),
+const SHORT: PaceCounts = PaceCounts {
+    limit: Limit {
+        quota: 40,
+        window: Duration::from_millis(1500),
+    },
+    each: 1,
 };
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+struct PaceCounts {
+    limit: Limit,
+    /// Requests of each client.
+    each: usize,
+}
 
 const REFUSED: &str = "refused by the origin";
 const DONE: &str = "all done, of the best schedule";
@@ -88,7 +99,7 @@ fn measure_all(arguments: &RateLimitArguments, sheet: &mut Sheet) -> Result<()> 
         false => arguments.systems.clone(),
         true => PaceSystem::installed(&programs),
     };
-    let limit = if options.rounds.short { SHORT } else { LONG };
+    let counts = if options.rounds.short { SHORT } else { LONG };
     let cases: Vec<_> = CASES
         .into_iter()
         .filter(|(clients, ..)| !options.rounds.short || *clients == 100)
@@ -108,8 +119,8 @@ fn measure_all(arguments: &RateLimitArguments, sheet: &mut Sheet) -> Result<()> 
                 progress.step(&format!("round {round}: {case}: {system}"));
                 let asking = Asking {
                     clients: *clients,
-                    each: EACH,
-                    limit,
+                    each: counts.each,
+                    limit: counts.limit,
                     seed: random.u64(..),
                 };
                 let measured = runtime.block_on(measure(*system, &programs, asking, *telling));

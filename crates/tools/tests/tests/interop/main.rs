@@ -17,6 +17,7 @@ mod nginx;
 mod opa;
 mod opa_envoy;
 mod otlp;
+mod pacing;
 mod packaging;
 mod proxy_protocol;
 mod rego_cases;
