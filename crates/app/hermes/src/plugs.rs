@@ -1,7 +1,7 @@
 //! The plugs of this program that every node has, whatever its configuration.
 
 use hermes_areas::AreasPlug;
-use hermes_config::{Loaded, Problems, Unsound};
+use hermes_config::{DocumentForm, Loaded, Problems, Unsound};
 use hermes_plug::Plugs;
 
 /// SOCKS, the relay, functions on the way of exchanges, the cache, pacing, and areas without a node that could follow them.
@@ -11,6 +11,12 @@ pub fn plugs() -> Plugs {
     let caches = hermes_cache::register(functions);
     let paced = hermes_pace::register(caches);
     hermes_areas::register(paced, &AreasPlug::default())
+}
+
+/// The form of documents: paths in the settings of plugs are those of the file that names them, as everywhere. A plug that is not here is told by
+/// [`check`].
+pub fn form() -> DocumentForm {
+    plugs().open_form()
 }
 
 /// Everything that is wrong with a configuration for this program.

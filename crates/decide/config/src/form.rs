@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::Problems;
 use crate::env::Env;
 use crate::include::IncludeReader;
-use crate::load::{Loaded, read_by};
+use crate::load::{Loaded, Unsound, read_by};
 use crate::machine_names::{MachineName, machine_names};
 use crate::model::Document;
 use crate::reader::{NoFiles, SystemFiles};
@@ -93,21 +93,12 @@ impl Default for DocumentForm {
 impl DocumentForm {
     /// The form for a program that has these plugs, and no others.
     pub fn new(plugs: &[PlugForm]) -> Self {
-        let mut schema = schema();
-        for place in PlugPlace::ALL {
-            let named = plugs.iter().filter(|plug| plug.place == place);
-            let forms: Map<String, Json> = named
-                .map(|plug| (plug.name.clone(), plug.schema.clone().unwrap_or_else(none)))
-                .collect();
-            for pointer in place.pointers() {
-                let map = schema.pointer_mut(pointer);
-                if let Some(map) = map.and_then(Json::as_object_mut) {
-                    add(map, &forms);
-                }
-            }
-        }
+        Self(Arc::new(with_plugs(plugs, add)))
+    }
 
-        Self(Arc::new(schema))
+    /// The form for a program that has these plugs; names of others are for it to tell, in its own words.
+    pub fn open(plugs: &[PlugForm]) -> Self {
+        Self(Arc::new(with_plugs(plugs, add_beside)))
     }
 
     /// The JSON Schema (draft 2020-12), for editors and other programs.
@@ -125,6 +116,23 @@ impl DocumentForm {
             IncludeReader::new(env, &SystemFiles),
             file,
         )?)
+    }
+
+    /// Reads a document of this form like [`load`](crate::load), for those who show all that is wrong with it.
+    ///
+    /// # Errors
+    /// Its form is not right; what can be read of it nevertheless.
+    pub fn load_part(&self, file: &Path, env: Env<'_>) -> Result<Loaded, Unsound> {
+        read_by(&self.0, IncludeReader::new(env, &SystemFiles), file)
+    }
+
+    /// Reads a document of this form like [`parse`](crate::parse), for those who show all that is wrong with it.
+    ///
+    /// # Errors
+    /// As for [`DocumentForm::load_part`].
+    pub fn parse_part(&self, name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Unsound> {
+        let reader = IncludeReader::of_text(text.to_owned(), env, &SystemFiles);
+        read_by(&self.0, reader, name)
     }
 
     /// Reads a document of this form like [`parse`](crate::parse).
@@ -152,13 +160,36 @@ impl DocumentForm {
     }
 }
 
+/// The schema of documents, with the settings of plugs where documents speak to them.
+fn with_plugs(plugs: &[PlugForm], add: fn(&mut Map<String, Json>, &Map<String, Json>)) -> Json {
+    let mut schema = schema();
+    for place in PlugPlace::ALL {
+        let named = plugs.iter().filter(|plug| plug.place == place);
+        let forms: Map<String, Json> = named
+            .map(|plug| (plug.name.clone(), plug.schema.clone().unwrap_or_else(none)))
+            .collect();
+        for pointer in place.pointers() {
+            let map = schema.pointer_mut(pointer);
+            if let Some(map) = map.and_then(Json::as_object_mut) {
+                add(map, &forms);
+            }
+        }
+    }
+    schema
+}
+
 /// Names in a map of names and settings these, beside those that it has, and takes no others.
 fn add(map: &mut Map<String, Json>, forms: &Map<String, Json>) {
+    add_beside(map, forms);
+    map.insert("additionalProperties".to_owned(), json!(false));
+}
+
+/// Names these beside those that it has, and any others.
+fn add_beside(map: &mut Map<String, Json>, forms: &Map<String, Json>) {
     let known = map.entry("properties").or_insert_with(|| json!({}));
     if let Some(known) = known.as_object_mut() {
         known.extend(forms.clone());
     }
-    map.insert("additionalProperties".to_owned(), json!(false));
 }
 
 /// The form of settings where no settings are taken.
@@ -217,6 +248,30 @@ mod tests {
                 "node.yaml:7:18: plugs.only.hosts: expected a list, found the number `5`; write a list: [5]",
                 "node.yaml:8:3: plugs.onli: unknown key; did you mean `only`?",
             ]
+        );
+    }
+
+    #[test]
+    fn an_open_form_has_paths_of_its_file_and_leaves_plugs_that_it_does_not_know() {
+        let path = json!({ "type": "string", "format": "hermes-path" });
+        let schema = json!({ "type": "object", "properties": { "key": path }, "additionalProperties": false });
+        let form = DocumentForm::open(&[PlugForm {
+            name: "only".to_owned(),
+            place: PlugPlace::Node,
+            schema: Some(schema),
+        }]);
+        let text = "version: 1\nplugs: { only: { key: a.key }, other: { key: a.key } }\n";
+        let read = form.parse_part(Path::new("/etc/hermes/node.yaml"), text, &|_| None);
+        let plugs = read.unwrap().document.plugs;
+        assert_eq!(plugs["only"]["key"], "/etc/hermes/a.key");
+        assert_eq!(plugs["other"]["key"], "a.key");
+
+        let text = "version: 1\nplugs: { only: { kex: a.key } }\n";
+        let read = form.parse_part(Path::new("node.yaml"), text, &|_| None);
+        let mistakes = read.unwrap_err().problems.to_string();
+        assert_eq!(
+            mistakes.trim_end(),
+            "node.yaml:2:18: plugs.only.kex: unknown key; did you mean `key`?"
         );
     }
 }

@@ -61,7 +61,7 @@ pub use form::{DocumentForm, PlugForm, PlugPlace};
 pub use from_json::from_json;
 #[cfg(test)]
 pub(crate) use fuzz::fuzz_one;
-pub use load::{Loaded, Unsound, load, load_from, load_part, parse, parse_part};
+pub use load::{Loaded, Unsound, load, load_from, parse};
 pub use machine_names::{MachineName, MachineUsage};
 pub use nearest::nearest;
 pub use path::{child, element};

@@ -76,37 +76,14 @@ pub fn load_from(source: &dyn FileReader, file: &Path, env: Env<'_>) -> Result<L
     )?)
 }
 
-/// Reads a document like [`load`], for those who show all that is wrong with it.
-///
-/// # Errors
-/// Its form is not right; what can be read of it nevertheless.
-pub fn load_part(file: &Path, env: Env<'_>) -> Result<Loaded, Unsound> {
-    read_by(
-        schema::cached(),
-        IncludeReader::new(env, &SystemFiles),
-        file,
-    )
-}
-
-/// Reads a document like [`parse`], for those who show all that is wrong with it.
-///
-/// # Errors
-/// As for [`load_part`].
-pub fn parse_part(name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Unsound> {
-    read_by(
-        schema::cached(),
-        IncludeReader::of_text(text.to_owned(), env, &SystemFiles),
-        name,
-    )
-}
-
 /// Reads a document from its text, which problems call `name`; includes are resolved from the
 /// folder of the process.
 ///
 /// # Errors
 /// Everything that is wrong with its form, in the order of files and lines.
 pub fn parse(name: &Path, text: &str, env: Env<'_>) -> Result<Loaded, Problems> {
-    Ok(parse_part(name, text, env)?)
+    let reader = IncludeReader::of_text(text.to_owned(), env, &SystemFiles);
+    Ok(read_by(schema::cached(), reader, name)?)
 }
 
 /// Reads the files of a reader, checked against this schema.

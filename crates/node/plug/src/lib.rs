@@ -44,7 +44,7 @@ mod waits;
 use std::sync::Arc;
 
 use hermes_config::model::PlugUse;
-use hermes_config::{DocumentForm, PlugPlace, Problem};
+use hermes_config::{DocumentForm, PlugForm, PlugPlace, Problem};
 
 pub use connector::{Connecting, Connector, TunnelRequest};
 pub use filter::{Changes, Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
@@ -198,6 +198,15 @@ impl Plugs {
 
     /// The form of documents that may name these plugs.
     pub fn form(&self) -> DocumentForm {
+        DocumentForm::new(&self.forms())
+    }
+
+    /// The form of documents that may name these plugs, and others of which nothing is known.
+    pub fn open_form(&self) -> DocumentForm {
+        DocumentForm::open(&self.forms())
+    }
+
+    fn forms(&self) -> Vec<PlugForm> {
         let forms = self
             .whole
             .forms()
@@ -207,7 +216,7 @@ impl Plugs {
             .chain(self.transforms.forms(PlugPlace::Transform))
             .chain(self.connectors.forms(PlugPlace::Connector))
             .chain(self.stores.forms(PlugPlace::Store));
-        DocumentForm::new(&forms.collect::<Vec<_>>())
+        forms.collect()
     }
 }
 

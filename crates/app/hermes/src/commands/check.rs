@@ -141,7 +141,7 @@ pub(super) fn load(file: &Path) -> Result<Loaded, Problems> {
     }
 
     let format = hermes_convert::recognize(text.as_bytes());
-    let loaded = hermes_config::parse_part(file, &text, &|name| std::env::var(name).ok());
+    let loaded = plugs::form().parse_part(file, &text, &|name| std::env::var(name).ok());
     loaded.map_err(|unsound| match format {
         Some(format) => super::foreign::problem(file, format),
         None => plugs::all_mistakes(unsound),

@@ -54,6 +54,6 @@ pub fn welcome(output: Output) -> Result<(), Failure> {
 
 /// Reads a file with this process's environment.
 fn load(file: &Path) -> Result<Loaded, Problems> {
-    let loaded = hermes_config::load_part(file, &|name| std::env::var(name).ok());
+    let loaded = crate::plugs::form().load_part(file, &|name| std::env::var(name).ok());
     loaded.map_err(|unsound| foreign::instead(file, crate::plugs::all_mistakes(unsound)))
 }
