@@ -225,6 +225,13 @@ impl Raw {
         Ok(self.unread.drain(..bytes.len()).collect())
     }
 
+    /// The beginning of the bytes so far, for a person, and how many there are: attackers read megabytes.
+    fn told(&self) -> String {
+        let beginning = &self.unread[..self.unread.len().min(1024)];
+        let text = String::from_utf8_lossy(beginning);
+        format!("{} bytes: {text:?}", self.unread.len())
+    }
+
     /// Reads to the end, and returns the bytes and the kind of end.
     ///
     /// # Panics
@@ -235,7 +242,7 @@ impl Raw {
                 Ok(0) => break End::Closed,
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => break End::Reset,
-                Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&self.unread)),
+                Err(error) => panic!("{error} after {}", self.told()),
             }
         };
         (std::mem::take(&mut self.unread), end)
@@ -251,7 +258,7 @@ impl Raw {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
-                Err(error) => panic!("{error} after {:?}", String::from_utf8_lossy(&self.unread)),
+                Err(error) => panic!("{error} after {}", self.told()),
             }
         }
         std::mem::take(&mut self.unread)
