@@ -7,6 +7,7 @@
 //!          204; 404 where no such turn is lent
 //! ```
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,9 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Method, StatusCode, Version};
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
-use crate::origin::{NotSent, Permit};
+use crate::origin::{NotSent, Origin, Permit};
 use crate::origins::Origins;
 use crate::permits::{PermitName, Permits};
 use crate::settings::Mode;
@@ -31,6 +33,9 @@ use crate::words::Told;
 /// Bytes of a question or an answer.
 #[doc(alias = "bound")]
 const LONGEST: usize = 4096;
+
+/// How often one that waits looks for turns that do not come back.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Time that a keeper has beside the wait itself.
 const SPARE: Duration = Duration::from_secs(5);
@@ -146,6 +151,23 @@ impl Keeper<'_> {
         }
     }
 
+    /// Waits for a turn, and takes back meanwhile those of nodes that say nothing: they are what others wait for.
+    async fn turn(
+        &self,
+        origin: &Arc<Origin>,
+        who: &Owner,
+        deadline: Instant,
+        is_again: bool,
+    ) -> Result<Permit, NotSent> {
+        let mut turn = pin!(origin.turn(who, deadline, is_again));
+        loop {
+            match timeout(LOOK, &mut turn).await {
+                Ok(turn) => return turn,
+                Err(_) => self.permits.expire(Instant::now()),
+            }
+        }
+    }
+
     async fn lend(&self, ask: Ask, who: &Owner) -> Result<Response, Refusal> {
         let now = Instant::now();
         self.permits.expire(now);
@@ -155,7 +177,7 @@ impl Keeper<'_> {
             Refusal::new(ProxyError::ConnectionLimitReached, details)
         })?;
         let wait = Duration::from_millis(ask.wait_ms).min(Duration::from_secs(3600));
-        let turn = origin.turn(who, now + wait, ask.again).await;
+        let turn = self.turn(&origin, who, now + wait, ask.again).await;
         let permit = turn.map_err(|reason| reason.refusal(&origin.name))?;
         let name = self.permits.lend(permit, Instant::now()).ok_or_else(|| {
             let details = "too many turns are lent at once";
@@ -201,7 +223,7 @@ impl LentTurn {
         let opener = self.borrower.opener.clone();
         opener.spawn(async move {
             // A report that is lost is a turn that the keeper takes back in time.
-            drop(tokio::time::timeout(SPARE, self.borrower.say(&report)).await);
+            drop(timeout(SPARE, self.borrower.say(&report)).await);
         });
     }
 }
@@ -236,7 +258,7 @@ impl Borrower {
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             again,
         });
-        let Ok(said) = tokio::time::timeout(wait + SPARE, self.say(&question)).await else {
+        let Ok(said) = timeout(wait + SPARE, self.say(&question)).await else {
             return Borrowed::Fails;
         };
         let Ok((head, content)) = said else {

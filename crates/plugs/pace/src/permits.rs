@@ -15,7 +15,7 @@ const LENT: usize = 16_384;
 
 /// How long another node may take for its request; then it counts as not answered.
 #[doc(alias = "bound")]
-const LENT_FOR: Duration = Duration::from_secs(120);
+const LENT_FOR: Duration = Duration::from_secs(30);
 
 /// The name of a turn that was lent, which no one guesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

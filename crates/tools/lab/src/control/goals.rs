@@ -16,6 +16,12 @@ pub(super) const HEAD: PageHead = PageHead {
 };
 
 const NOTES: &str = "\n![Changes over the number of agents](control.svg)\n\n\
+## What a larger fleet costs\n\n\
+A change of one node takes twice as long at p99 beside 10,000 agents as beside 100. It is no walk over the fleet: in a profile of the controller (`perf`, \
+60 s of 10,000 agents) no function of Hermes has 0.4 % of the time, and copies and comparisons of trees have 0.2 % together. The \
+rest is the transaction of a store that is a hundred times as large (redb: pages read, checked, written and synced), and the kernel's, which \
+wakes tasks among 10,000 connections on two processors.\n\n\
+An agent's memory at the controller is mostly that of its connection: the buffers of HTTP/2 (h2) and TLS (rustls).\n\n\
 ## Beside others\n\n\
 The prototype of the paper polled every 5 s: by that alone a change takes 2.5 s in the mean and 4.95 s at p99, for one node as for all, and a \
 step of its experiments took up to 10 s. What others have published, on their own machines; not measured here:\n\n\

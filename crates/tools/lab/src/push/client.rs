@@ -146,6 +146,9 @@ impl Subscribers {
     }
 }
 
+/// Bytes of a message that is large for a queue.
+const LARGE: usize = 100_000;
+
 impl Publisher {
     /// Connects, for messages of this size to this channel.
     ///
@@ -160,7 +163,14 @@ impl Publisher {
         }
         let head = match running.system {
             PushSystem::Hermes => {
-                format!("POST /{channel} HTTP/1.1\r\nHost: lab\r\nContent-Length: {size}\r\n\r\n")
+                // A queue of a subscriber has room for few large ones: their publisher waits.
+                let mode = match size > LARGE {
+                    true => "Hermes-Publish: mode=reliable\r\n",
+                    false => "",
+                };
+                format!(
+                    "POST /{channel} HTTP/1.1\r\nHost: lab\r\n{mode}Content-Length: {size}\r\n\r\n"
+                )
             }
             PushSystem::Nats => format!("PUB {channel} {size}\r\n"),
         };

@@ -15,7 +15,7 @@ pub(super) const HEAD: PageHead = PageHead {
             one after the other. *One segment at a time*: without offloads (TSO and GSO). *Where the network is the limit*: the server sends \
             4 Gbit/s at most (a token bucket). *Lossy and long*: 5 ms and 1 % loss between client and router, 45 ms behind it, each way. Memory is \
             what is resident.",
-    notes: "",
+    notes: include_str!("notes.txt"),
 };
 
 /// A comparison of two systems with a bound.

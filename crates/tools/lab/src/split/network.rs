@@ -138,6 +138,16 @@ impl SplitNetwork {
         server.run(&words.split(' ').collect::<Vec<_>>())?;
         Ok(())
     }
+
+    /// Ends the bound.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn end_bound(&self) -> Result<()> {
+        let server = self.topology.namespace("server")?;
+        server.run(&["tc", "qdisc", "del", "dev", "router", "root"])?;
+        Ok(())
+    }
 }
 
 /// The devices of the cables, and where they are.

@@ -159,7 +159,7 @@ fn is_found(program: &Path) -> bool {
 
 fn haproxy(place: &SplitPlace<'_>) -> String {
     format!(
-        "global\n  maxconn 25000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
+        "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
          listen l\n  bind {} backlog 4096\n  server s {}\n",
         place.listens, place.server
     )

@@ -36,7 +36,11 @@ const READ: usize = 1 << 20;
 
 impl SplitMeasuring<'_> {
     pub(super) fn by_size(&mut self) -> Result<()> {
-        for (bytes, new, kept) in SIZES {
+        let most = match self.counts.is_long {
+            true => u64::MAX,
+            false => MEGABYTE,
+        };
+        for (bytes, new, kept) in SIZES.into_iter().filter(|(bytes, ..)| *bytes <= most) {
             // As many bytes of the largest as of the others would take all the time.
             let count = match bytes > MEGABYTE {
                 true => self.counts.downloads.div_ceil(10),
@@ -58,7 +62,7 @@ impl SplitMeasuring<'_> {
 
     pub(super) fn large(&mut self) -> Result<()> {
         self.rate(LARGE, 256 * MEGABYTE, self.counts.large)?;
-        if self.counts.huge {
+        if self.counts.is_long {
             self.rate(HUGE, 1000 * MEGABYTE, 1)?;
         }
         Ok(())

@@ -36,8 +36,8 @@ pub(super) struct SplitCounts {
     pub downloads: usize,
     /// Downloads of 256 MB.
     pub large: usize,
-    /// Whether 1 GB and 4 GB are downloaded, too.
-    pub huge: bool,
+    /// Whether 16 MB, 1 GB and 4 GB are downloaded too, and 64 MB without offloads.
+    pub is_long: bool,
     /// Downloads over the lossy and long path.
     pub lossy: usize,
     /// Connections that are open at once, and idle.
@@ -80,13 +80,14 @@ pub(super) fn all(
         }
         SplitPath::Cables => {
             figures.extend(inside(network, counts, |measuring| measuring.cables())?);
-            network.end_offloads()?;
-            figures.extend(inside(network, counts, |measuring| {
-                measuring.without_offloads()
-            })?);
-            if counts.huge {
+            if counts.is_long {
                 network.bound_rate()?;
                 figures.extend(inside(network, counts, |measuring| measuring.bounded())?);
+                network.end_bound()?;
+                network.end_offloads()?;
+                figures.extend(inside(network, counts, |measuring| {
+                    measuring.without_offloads()
+                })?);
             }
         }
     }
