@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use hermes_config::Problem;
-use hermes_http::{Incoming, RequestHead, ResponseHead};
+use hermes_http::{Incoming, RequestHead, ResponseHead, StreamError};
 use hermes_net::memory::Owner;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
@@ -13,13 +13,21 @@ use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
+use tokio::time::timeout;
 
 use crate::keeper::{Borrowed, Borrower, Keeper, Turn};
-use crate::kept::Content;
+use crate::kept::{Content, KeptContent};
 use crate::origin::{NotSent, Origin};
 use crate::settings::{Mode, PaceSettings, Rules, Share};
 use crate::shared::Shared;
 use crate::words::Told;
+
+/// Bytes of a refusal that are kept, for a client whose request is not sent again.
+#[doc(alias = "bound")]
+const REFUSAL: usize = 4096;
+
+/// Time for these.
+const TAKING: Duration = Duration::from_secs(1);
 
 /// Holds requests until their origin has room.
 pub(crate) struct Pace {
@@ -71,11 +79,7 @@ impl Pace {
         } = request;
         let who = Owner::of(user.as_deref(), &source.peer);
         let Some(onward) = onward else {
-            let keeper = Keeper {
-                origins: &self.shared.origins,
-                permits: &self.shared.permits,
-            };
-            return keeper
+            return Keeper(&self.shared)
                 .answer(&head.method, content.into_incoming(), &who)
                 .await;
         };
@@ -87,10 +91,12 @@ impl Pace {
             let details = "too many origins are paced at once";
             Refusal::new(ProxyError::ConnectionLimitReached, details)
         })?;
-        let content = Content::keep(content.into_incoming(), &who, self.rules.kept).await;
-        let content = content.map_err(|_| Refusal::client_gone("its content has broken off"))?;
+        let share = self.shared.shares.take(&who);
+        let _share = share.ok_or_else(|| NotSent::NoRoomOfUser.refusal(&origin.name))?;
         let wait =
             wished_wait(&head.fields).map_or(self.rules.wait, |wish| wish.min(self.rules.wait));
+        let keeping = Content::keep(content.into_incoming(), &who, self.rules.kept);
+        let content = within(wait, keeping).await?;
         let borrower = self.rules.keeper.clone();
         let borrower = borrower.map(|keeper| Borrower { opener, keeper });
         let paced = Paced {
@@ -133,13 +139,14 @@ impl Pace {
 impl Paced {
     /// Sends the request, as often as there is time for it.
     async fn send(self, mut content: Content) -> Result<(ResponseHead, Incoming), Refusal> {
-        let mut refused: Option<(ResponseHead, Incoming)> = None;
+        let mut refused: Option<(ResponseHead, KeptContent)> = None;
+        let mut is_again = false;
         loop {
             self.waits.say(format!("a turn at {}", self.origin.name));
-            let turn = match (self.turn(refused.is_some()).await, refused.take()) {
+            let turn = match (self.turn(is_again).await, refused.take()) {
                 (Ok(turn), _) => turn,
                 // The origin's own words say more than ours.
-                (Err(_), Some(answer)) => return Ok(answer),
+                (Err(_), Some((head, content))) => return Ok((head, content.incoming())),
                 (Err(reason), None) => return Err(reason.refusal(&self.origin.name)),
             };
             self.waits.over();
@@ -152,7 +159,12 @@ impl Paced {
             match kept {
                 Some(kept) if is_refused && self.may_come_again(answer.status) => {
                     content = Content::Kept(kept);
-                    refused = Some((answer, incoming));
+                    is_again = true;
+                    // It is taken at once: one that is left where it is would hold a connection to the origin.
+                    let taking = Content::keep(incoming, &self.who, REFUSAL);
+                    if let Ok(Content::Kept(said)) = within(TAKING, taking).await {
+                        refused = Some((answer, said));
+                    }
                 }
                 _ => return Ok((answer, incoming)),
             }
@@ -180,6 +192,25 @@ impl Paced {
     /// Whether the origin has done nothing, or doing it twice does no harm (RFC 9110, section 9.2.2).
     fn may_come_again(&self, status: StatusCode) -> bool {
         status == StatusCode::TOO_MANY_REQUESTS || self.head.method.is_idempotent()
+    }
+}
+
+/// A content that is kept within a time.
+///
+/// # Errors
+/// It does not come in this time, or breaks off.
+async fn within(
+    time: Duration,
+    keeping: impl Future<Output = Result<Content, StreamError>>,
+) -> Result<Content, Refusal> {
+    match timeout(time, keeping).await {
+        Ok(Ok(content)) => Ok(content),
+        Ok(Err(_)) => Err(Refusal::client_gone("its content has broken off")),
+        Err(_) => {
+            let details = "pace: its content has not come in the time that it may wait";
+            let refusal = Refusal::new(ProxyError::HttpRequestError, details);
+            Err(refusal.status(StatusCode::REQUEST_TIMEOUT))
+        }
     }
 }
 

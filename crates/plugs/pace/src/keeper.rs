@@ -25,9 +25,9 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::origin::{NotSent, Origin, Permit};
-use crate::origins::Origins;
-use crate::permits::{PermitName, Permits};
+use crate::permits::PermitName;
 use crate::settings::Mode;
+use crate::shared::Shared;
 use crate::words::Told;
 
 /// Bytes of a question or an answer.
@@ -114,10 +114,7 @@ impl ToldNumbers {
 }
 
 /// The turns of a node that keeps them for others.
-pub(crate) struct Keeper<'k> {
-    pub(crate) origins: &'k Origins,
-    pub(crate) permits: &'k Permits,
-}
+pub(crate) struct Keeper<'k>(pub(crate) &'k Shared);
 
 impl Keeper<'_> {
     /// Answers a question.
@@ -141,7 +138,7 @@ impl Keeper<'_> {
             Question::Ask(ask) => self.lend(ask, who).await,
             Question::Answered(report) => {
                 let told = report.told.told();
-                let is_lent = self.permits.answered(report.permit, report.refused, told);
+                let is_lent = self.0.permits.answered(report.permit, report.refused, told);
                 let status = match is_lent {
                     true => StatusCode::NO_CONTENT,
                     false => StatusCode::NOT_FOUND,
@@ -163,26 +160,32 @@ impl Keeper<'_> {
         loop {
             match timeout(LOOK, &mut turn).await {
                 Ok(turn) => return turn,
-                Err(_) => self.permits.expire(Instant::now()),
+                Err(_) => self.0.permits.expire(Instant::now()),
             }
         }
     }
 
     async fn lend(&self, ask: Ask, who: &Owner) -> Result<Response, Refusal> {
         let now = Instant::now();
-        self.permits.expire(now);
-        let origin = self.origins.of(ask.mode, ask.origin, now);
+        self.0.permits.expire(now);
+        let origin = self.0.origins.of(ask.mode, ask.origin, now);
         let origin = origin.ok_or_else(|| {
             let details = "too many origins are paced at once";
             Refusal::new(ProxyError::ConnectionLimitReached, details)
         })?;
+        let share = self.0.shares.take(who);
+        let share = share.ok_or_else(|| NotSent::NoRoomOfUser.refusal(&origin.name))?;
         let wait = Duration::from_millis(ask.wait_ms).min(Duration::from_secs(3600));
         let turn = self.turn(&origin, who, now + wait, ask.again).await;
         let permit = turn.map_err(|reason| reason.refusal(&origin.name))?;
-        let name = self.permits.lend(permit, Instant::now()).ok_or_else(|| {
-            let details = "too many turns are lent at once";
-            Refusal::new(ProxyError::ConnectionLimitReached, details)
-        })?;
+        let name = self
+            .0
+            .permits
+            .lend(permit, share, Instant::now())
+            .ok_or_else(|| {
+                let details = "too many turns are lent at once";
+                Refusal::new(ProxyError::ConnectionLimitReached, details)
+            })?;
         let mut head = ResponseHead::new(StatusCode::OK);
         head.fields
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

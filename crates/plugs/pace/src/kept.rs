@@ -64,8 +64,17 @@ impl Content {
     pub(crate) fn send(self) -> (Incoming, Option<KeptContent>) {
         match self {
             Self::Once(incoming) => (incoming, None),
-            Self::Kept(kept) if kept.bytes.is_empty() => (Incoming::Empty, Some(kept)),
-            Self::Kept(kept) => (Incoming::Full(Some(kept.bytes.clone())), Some(kept)),
+            Self::Kept(kept) => (kept.incoming(), Some(kept)),
+        }
+    }
+}
+
+impl KeptContent {
+    /// The content, once more.
+    pub(crate) fn incoming(&self) -> Incoming {
+        match self.bytes.is_empty() {
+            true => Incoming::Empty,
+            false => Incoming::Full(Some(self.bytes.clone())),
         }
     }
 }

@@ -8,6 +8,7 @@
 //!   these words (and by gaps where there are none, `spacing`), or the token buckets of *Rethinking HTTP API Rate Limiting* (ATB and AATB).
 //! - `turns`: who waits, by user. `origin`: both together. `handler`: a request on its way. Begin reading there.
 //! - `keeper`: turns of another node, where several share one budget; `permits`: those that are lent.
+//! - `shares`: a bound for each user, over all origins.
 //! - `kept`: contents that may be sent again.
 
 mod answered;
@@ -23,6 +24,7 @@ mod permits;
 mod plug;
 mod settings;
 mod shared;
+mod shares;
 #[cfg(test)]
 mod simulation;
 mod spacing;

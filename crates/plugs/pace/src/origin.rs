@@ -17,7 +17,7 @@ use tokio::time::{sleep_until, timeout_at};
 use crate::answered::{Admission, Answered};
 use crate::budget::Budget;
 use crate::settings::Mode;
-use crate::turns::{NoRoom, Ticket, Turns};
+use crate::turns::{Ticket, Turns};
 use crate::words::Told;
 
 /// How long a user counts as one who asks.
@@ -70,8 +70,10 @@ pub(crate) struct Standing {
 /// Why a request is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotSent {
+    /// Its user has too many.
+    NoRoomOfUser,
     /// Too many wait.
-    NoRoom(NoRoom),
+    NoRoom,
     /// Its turn does not come in time; there may be room after this.
     TooLate(Duration),
 }
@@ -80,8 +82,8 @@ impl NotSent {
     /// The answer to it.
     pub(crate) fn refusal(self, origin: &str) -> Refusal {
         let (details, wait) = match self {
-            Self::NoRoom(NoRoom::OfUser) => ("too many requests of this user wait", 1),
-            Self::NoRoom(NoRoom::InAll) => ("too many requests wait", 1),
+            Self::NoRoomOfUser => ("too many requests of this user wait", 1),
+            Self::NoRoom => ("too many requests wait", 1),
             Self::TooLate(wait) => ("its turn would come too late", wait.as_secs() + 1),
         };
         let fields = Fields::from_iter([(RETRY_AFTER, HeaderValue::from(wait))]);
@@ -117,7 +119,7 @@ impl Origin {
         deadline: Instant,
         is_again: bool,
     ) -> Result<Permit, NotSent> {
-        let waiting = self.enter(who, is_again).map_err(NotSent::NoRoom)?;
+        let waiting = self.enter(who, is_again).ok_or(NotSent::NoRoom)?;
         loop {
             let (admission, is_next) = waiting.look(Instant::now());
             let until = match admission {
@@ -145,7 +147,7 @@ impl Origin {
         NotSent::TooLate(wait)
     }
 
-    fn enter(self: &Arc<Self>, who: &Owner, is_again: bool) -> Result<Waiting, NoRoom> {
+    fn enter(self: &Arc<Self>, who: &Owner, is_again: bool) -> Option<Waiting> {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.used = now;
@@ -156,7 +158,7 @@ impl Origin {
             state.asked.insert(who.clone(), now);
         }
         let ticket = state.turns.enter(who, is_again)?;
-        Ok(Waiting {
+        Some(Waiting {
             origin: self.clone(),
             ticket,
         })

@@ -11,7 +11,7 @@ use crate::settings::Mode;
 
 /// Origins that are known at once, of each user where users are apart.
 #[doc(alias = "bound")]
-const ORIGINS: usize = 4096;
+const ORIGINS: usize = 16_384;
 
 /// How long an origin is known that no one asks.
 const KNOWN: Duration = Duration::from_secs(3600);

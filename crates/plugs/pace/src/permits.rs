@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::origin::Permit;
+use crate::shares::Share;
 use crate::words::Told;
 
 /// Turns that are lent at once.
@@ -52,12 +53,14 @@ pub(crate) struct Permits {
 
 struct Lent {
     permit: Permit,
+    /// The place of its request among those of its user.
+    _share: Share,
     until: Instant,
 }
 
 impl Permits {
     /// Lends a turn; `None` where too many are lent.
-    pub(crate) fn lend(&self, permit: Permit, now: Instant) -> Option<PermitName> {
+    pub(crate) fn lend(&self, permit: Permit, share: Share, now: Instant) -> Option<PermitName> {
         let name = PermitName::random()?;
         let mut lent = self.lent.lock();
         if lent.len() >= LENT {
@@ -67,7 +70,12 @@ impl Permits {
             return None;
         }
         let until = now + LENT_FOR;
-        lent.insert(name, Lent { permit, until });
+        let one = Lent {
+            permit,
+            _share: share,
+            until,
+        };
+        lent.insert(name, one);
         Some(name)
     }
 

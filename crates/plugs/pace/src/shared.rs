@@ -1,15 +1,18 @@
 //! The state that all functions of a node share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::origins::Origins;
 use crate::permits::Permits;
+use crate::shares::Shares;
 
 /// Origins, turns that are lent, and counts.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) origins: Origins,
     pub(crate) permits: Permits,
+    pub(crate) shares: Arc<Shares>,
     alone: AtomicU64,
 }
 

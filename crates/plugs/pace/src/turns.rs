@@ -6,20 +6,9 @@ use std::sync::Arc;
 use hermes_net::memory::Owner;
 use tokio::sync::Notify;
 
-/// Requests of one user that wait for one origin.
-#[doc(alias = "bound")]
-const BY_USER: usize = 1000;
-
 /// Requests that wait for one origin.
 #[doc(alias = "bound")]
 const IN_ALL: usize = 10_000;
-
-/// There is no room for another one that waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoRoom {
-    OfUser,
-    InAll,
-}
 
 /// One that waits.
 #[derive(Debug)]
@@ -39,14 +28,10 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Adds a request at the end of its user's. One that comes again after a refusal stands at their head.
-    pub(crate) fn enter(&mut self, who: &Owner, is_first: bool) -> Result<Arc<Ticket>, NoRoom> {
-        let own = self.waiting.get(who).map_or(0, VecDeque::len);
-        if own >= BY_USER {
-            return Err(NoRoom::OfUser);
-        }
+    /// Adds a request at the end of its user's; `None` where too many wait. One that comes again after a refusal stands at their head.
+    pub(crate) fn enter(&mut self, who: &Owner, is_first: bool) -> Option<Arc<Ticket>> {
         if self.count >= IN_ALL {
-            return Err(NoRoom::InAll);
+            return None;
         }
         let ticket = Arc::new(Ticket {
             who: who.clone(),
@@ -61,7 +46,7 @@ impl Turns {
             false => waiting.push_back(ticket.clone()),
         }
         self.count += 1;
-        Ok(ticket)
+        Some(ticket)
     }
 
     /// The request whose turn it is.
@@ -121,18 +106,16 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_takes_no_turn_and_one_user_has_a_bound() {
+    fn one_that_leaves_takes_no_turn_and_all_have_a_bound() {
         let mut turns = Turns::default();
         let [many, one] = ["many", "one"].map(|name| Owner::User(name.into()));
         let first = turns.enter(&many, false).unwrap();
         let second = turns.enter(&one, false).unwrap();
         turns.take(&first);
         assert!(Arc::ptr_eq(turns.next().unwrap(), &second));
-        for _ in 0..BY_USER {
+        for _ in turns.len()..IN_ALL {
             turns.enter(&many, false).unwrap();
         }
-        assert_eq!(turns.enter(&many, false).unwrap_err(), NoRoom::OfUser);
-        assert!(turns.enter(&one, true).is_ok());
-        assert_eq!(turns.len(), BY_USER + 2);
+        assert!(turns.enter(&one, true).is_none());
     }
 }

@@ -20,6 +20,7 @@ pub mod intercepted;
 pub mod interim;
 mod kept_contents;
 pub mod late_fields;
+mod paced;
 mod rebinding;
 pub mod refusals;
 pub mod replay_windows;
@@ -127,6 +128,7 @@ pub const ALL: &[Attack] = &[
     functions::HOP,
     bombs::ZSTANDARD,
     areas::PATHS,
+    paced::WAITERS,
 ];
 
 /// A node under attack, with the servers behind it.

@@ -113,6 +113,13 @@ fn a_processor_that_goes_wrong_at_the_word_of_one_user_serves_another() {
 }
 
 #[test]
+fn requests_of_one_user_that_wait_for_origins_without_room_leave_room_for_another() {
+    let stage = survives("paced-requests");
+    // A thousand of 1,400 wait.
+    assert!(refusals(&stage, "too many requests of this user wait") > 300);
+}
+
+#[test]
 fn a_process_that_goes_wrong_at_the_word_of_one_user_serves_another() {
     let stage = survives("acting-hop");
     assert!(refusals(&stage, "no room left for this user") > 0);

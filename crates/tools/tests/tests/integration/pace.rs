@@ -155,6 +155,21 @@ fn a_client_says_how_long_it_waits_and_one_that_leaves_holds_up_no_one() {
     assert!(origin.seen().len() <= 3, "{:?}", origin.seen());
 }
 
+#[test]
+fn spellings_of_a_host_share_the_room_of_its_origin() {
+    let acts = [Act::status(429, "Retry-After: 300\r\n")];
+    let (node, origin) = (node("wait: 1s"), origins::acting(&acts));
+    let ask = |host: &str| {
+        let url = format!("http://{host}:{}/", origin.address().port());
+        curl(&["-x", &node.url("web"), &url]).status
+    };
+    assert_eq!(["localhost", "LOCALHOST", "Localhost"].map(ask), [429; 3]);
+    // The second and the third know already.
+    assert_eq!(origin.seen().len(), 1);
+    let told = node.status()["plugs"]["pace"]["origins"].clone();
+    assert_eq!(told.as_object().unwrap().len(), 1, "{told}");
+}
+
 /// A node that keeps turns, and two that ask it for them.
 fn kept_by_one() -> (Node, [Node; 2]) {
     let keeper = "listeners: { web: { http: 127.0.0.1:0 } }\nroutes: [ { match: { target: pace.internal }, handle: pace } ]\n";
