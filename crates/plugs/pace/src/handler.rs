@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::keeper::{Borrowed, Borrower, Keeper, Turn};
 use crate::kept::{Content, KeptContent};
 use crate::origin::{NotSent, Origin};
-use crate::settings::{Mode, PaceSettings, Rules, Share};
+use crate::settings::{Mode, PaceSettings, Rules, SharedBy};
 use crate::shared::Shared;
 use crate::words::Told;
 
@@ -130,8 +130,8 @@ impl Pace {
             origin = format!("{origin} by {}", onward.upstream());
         }
         match self.rules.share {
-            Share::Origin => origin,
-            Share::User => format!("{origin} of {who}"),
+            SharedBy::Origin => origin,
+            SharedBy::User => format!("{origin} of {who}"),
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct PaceSettings {
     /// *Rethinking HTTP API Rate Limiting*.
     mode: Mode,
     /// Whose requests share the room: `origin` (the default), all users' together; `user`, each user's, where an origin counts them apart.
-    per: Share,
+    per: SharedBy,
     /// How long a request waits for its turn, with all that come again; then it gets the origin's refusal, or 429. `Prefer: wait=SECONDS` of
     /// a request makes it shorter. 60s.
     wait: Option<Time>,
@@ -67,7 +67,7 @@ impl Mode {
 /// Whose requests share the room of an origin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Share {
+pub(crate) enum SharedBy {
     /// All users'.
     #[default]
     Origin,
@@ -79,7 +79,7 @@ pub(crate) enum Share {
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     pub(crate) mode: Mode,
-    pub(crate) share: Share,
+    pub(crate) share: SharedBy,
     pub(crate) wait: Duration,
     pub(crate) keeper: Option<Arc<Authority>>,
     /// Bytes.
