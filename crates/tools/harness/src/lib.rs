@@ -39,6 +39,7 @@ pub mod haproxy;
 pub mod head;
 pub mod http_peers;
 pub mod ip_packets;
+pub mod lab;
 pub mod mortal;
 mod named;
 pub mod nginx;

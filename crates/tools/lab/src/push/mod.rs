@@ -18,7 +18,7 @@ use anyhow::{Context, Result};
 use crate::options::Options;
 use crate::peers::{Name, Programs};
 use crate::progress::Progress;
-use crate::report::Sheet;
+use crate::report::{Sheet, draw_bars};
 use measure::{PushCounts, PushMeasuring};
 use systems::{PushSystem, RunningBroker};
 
@@ -59,7 +59,8 @@ pub fn run(arguments: &PushArguments) -> Result<()> {
         sheet.runs.push(options.run(begin));
     }
     if let Some(folder) = &options.svg {
-        plot::draw(&sheet, folder)?;
+        let systems = PushSystem::ALL.map(PushSystem::name);
+        draw_bars(&sheet, &systems, &plot::PANELS, &folder.join("push.svg"))?;
     }
     sheet.publish(options, goals::HEAD, goals::of)
 }

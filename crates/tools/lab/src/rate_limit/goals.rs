@@ -12,7 +12,7 @@ pub(super) const HEAD: PageHead = PageHead {
             they send no more than 40 a minute each, besides. `hermes`, `hermes-atb` and `hermes-aatb`: `pace` in its three modes, of one node that knew \
             nothing of the origin; `envoy`: its retries that obey `Retry-After`. *Of the best schedule*: the time until all are done, and \
             that in which the origin could have served all. Fields and `Retry-After` have whole seconds, which are long beside a window here.",
-    notes: "\nThe paper on rate limits (arXiv 2510.04516) found 97.3 % fewer refusals with its assisted bucket than with clients alone, and up to 100 clients.\n",
+    notes: "\n![Refusals, and the time until all are done](rate-limit.svg)\n\nThe paper on rate limits (arXiv 2510.04516) found 97.3 % fewer refusals with its assisted bucket than with clients alone, and up to 100 clients.\n",
 };
 
 /// The share of the refusals of clients alone that may be left.

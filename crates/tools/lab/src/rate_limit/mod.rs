@@ -6,6 +6,7 @@
 mod clients;
 mod goals;
 mod limited;
+mod plot;
 mod systems;
 
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use anyhow::{Context, Result};
 use crate::options::Options;
 use crate::peers::{Name, Programs};
 use crate::progress::Progress;
-use crate::report::{Figure, Sheet};
+use crate::report::{Figure, Sheet, draw_bars};
 use clients::Asking;
 use limited::{Limit, LimitedOrigin, Telling};
 use systems::{PacePrograms, PaceSystem, RunningPace};
@@ -84,6 +85,11 @@ pub fn run(arguments: &RateLimitArguments) -> Result<()> {
     if !options.show {
         measure_all(arguments, &mut sheet)?;
         sheet.runs.push(options.run(begin));
+    }
+    if let Some(folder) = &options.svg {
+        let systems = PaceSystem::ALL.map(PaceSystem::name);
+        let file = folder.join("rate-limit.svg");
+        draw_bars(&sheet, &systems, &plot::PANELS, &file)?;
     }
     sheet.publish(options, goals::HEAD, goals::of)
 }

@@ -41,7 +41,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 
 impl PaceSystem {
     /// All systems, in the order of the table.
-    const ALL: [Self; 6] = [
+    pub const ALL: [Self; 6] = [
         Self::Alone,
         Self::Window,
         Self::Hermes,

@@ -1,5 +1,6 @@
 //! Results, and their forms: a file, a table, a page, a picture.
 
+mod bars;
 mod cells;
 mod figure;
 mod json;
@@ -10,6 +11,7 @@ mod sheet;
 mod statistics;
 pub mod svg;
 
+pub use bars::{BarPanel, draw_bars};
 pub use cells::{cell, number, page_table, plain_table};
 pub use figure::{Better, Figure};
 pub use json::{load, save};

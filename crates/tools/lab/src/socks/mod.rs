@@ -23,7 +23,7 @@ use crate::origin;
 use crate::peers::{Name, Programs};
 use crate::pki::Pki;
 use crate::progress::Progress;
-use crate::report::Sheet;
+use crate::report::{Sheet, draw_bars};
 use measure::{Measuring, SocksCounts};
 use systems::{RunningSocks, SocksPrograms, SocksSystem};
 
@@ -67,7 +67,8 @@ pub fn run(arguments: &SocksArguments) -> Result<()> {
         sheet.runs.push(options.run(begin));
     }
     if let Some(folder) = &options.svg {
-        plot::draw(&sheet, folder)?;
+        let systems = SocksSystem::ALL.map(SocksSystem::name);
+        draw_bars(&sheet, &systems, &plot::PANELS, &folder.join("socks.svg"))?;
     }
     sheet.publish(options, goals::HEAD, goals::of)
 }

@@ -1,68 +1,10 @@
-//! The picture: three panels of bars, a bar for each system.
-
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context, Result};
+//! The picture of the results.
 
 use super::measure::{AT_ONCE, BULK, NEW};
-use super::systems::SocksSystem;
-use crate::report::Sheet;
-use crate::report::svg::{picture, placed, text};
+use crate::report::BarPanel;
 
-/// A panel.
-const WIDTH: f64 = 320.0;
-/// Height of a bar with its gap.
-const STEP: f64 = 20.0;
-/// Room around the bars.
-const LEFT: f64 = 80.0;
-const RIGHT: f64 = 70.0;
-const TOP: f64 = 28.0;
-const BOTTOM: f64 = 12.0;
-
-const PANELS: [(&str, &str, &str); 3] = [
-    (NEW, "p50", "new connection, us"),
-    (AT_ONCE, "all answered", "1,000 at once, ms"),
-    (BULK, "rate", "bulk of 8 flows, Gbit/s"),
+pub(super) const PANELS: [BarPanel; 3] = [
+    BarPanel::of(NEW, "p50", "new connection, us"),
+    BarPanel::of(AT_ONCE, "all answered", "1,000 at once, ms"),
+    BarPanel::of(BULK, "rate", "bulk of 8 flows, Gbit/s"),
 ];
-
-/// Writes the picture.
-///
-/// # Errors
-/// The folder cannot be written.
-pub(super) fn draw(sheet: &Sheet, folder: &Path) -> Result<()> {
-    let mut content = String::new();
-    for (index, (case, figure, title)) in PANELS.iter().enumerate() {
-        let panel = panel(sheet, case, figure, title);
-        content += &placed(WIDTH * index as f64, 0.0, &panel);
-    }
-    let height = TOP + STEP * SocksSystem::ALL.len() as f64 + BOTTOM;
-    let file = folder.join("socks.svg");
-    let drawn = picture(WIDTH * PANELS.len() as f64, height, &content);
-    fs::write(&file, drawn).with_context(|| file.display().to_string())
-}
-
-fn panel(sheet: &Sheet, case: &str, figure: &str, title: &str) -> String {
-    let bars = SocksSystem::ALL.into_iter().filter_map(|system| {
-        let found = sheet.of(case, system.name(), figure)?;
-        Some((system, found.median))
-    });
-    let bars: Vec<_> = bars.collect();
-    let most = bars.iter().map(|(_, value)| *value).fold(0.0, f64::max);
-    let mut lines = text(LEFT, TOP - 10.0, "start", title);
-    for (index, (system, value)) in bars.iter().enumerate() {
-        let y = TOP + STEP * index as f64;
-        let length = (WIDTH - LEFT - RIGHT) * value / most.max(f64::MIN_POSITIVE);
-        let colour = match system {
-            SocksSystem::Hermes | SocksSystem::Hermes6 => "#1b6ca8",
-            _ => "#999999",
-        };
-        lines += &text(LEFT - 6.0, y + 11.0, "end", system.name());
-        lines += &format!(
-            "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"14\" fill=\"{colour}\"/>\n"
-        );
-        let number = crate::report::number(*value);
-        lines += &text(LEFT + length + 5.0, y + 11.0, "start", &number);
-    }
-    lines
-}

@@ -7,6 +7,7 @@
 mod goals;
 mod measure;
 mod network;
+mod plot;
 mod systems;
 
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use rustix::process::geteuid;
 use crate::options::Options;
 use crate::peers::{Name, Programs};
 use crate::progress::Progress;
-use crate::report::Sheet;
+use crate::report::{Sheet, draw_bars};
 use measure::{SplitCounts, SplitFigure};
 use network::{SplitNetwork, SplitPath};
 use systems::{SplitPrograms, SplitSystem};
@@ -78,6 +79,10 @@ pub fn run(arguments: &SplitArguments) -> Result<()> {
         ensure!(geteuid().is_root(), "networks of its own need root");
         measure_all(arguments, &mut sheet)?;
         sheet.runs.push(options.run(begin));
+    }
+    if let Some(folder) = &options.svg {
+        let systems = SplitSystem::ALL.map(SplitSystem::name);
+        draw_bars(&sheet, &systems, &plot::PANELS, &folder.join("split.svg"))?;
     }
     sheet.publish(options, goals::HEAD, goals::of)
 }
