@@ -56,13 +56,7 @@ impl Tunnel {
             return Err(broken);
         };
 
-        // A node before has signed its request for functions for this path alone: it asks again for another.
-        let beyond = self
-            .path
-            .changes
-            .as_ref()
-            .and_then(|changes| changes.beyond.as_ref());
-        if beyond.is_some_and(|beyond| beyond.is_of_others()) {
+        if self.is_path_signed_by_others() {
             return Err(broken);
         }
 
@@ -107,6 +101,13 @@ impl Tunnel {
             }
             Err(_) => Err(broken.note("not opened again in time")),
         }
+    }
+
+    /// Whether a node before has signed its request for functions for this path alone: it asks again for another.
+    fn is_path_signed_by_others(&self) -> bool {
+        let changes = self.path.changes.as_ref();
+        let beyond = changes.and_then(|changes| changes.beyond.as_ref());
+        beyond.is_some_and(|beyond| beyond.is_of_others())
     }
 
     /// Whether the tunnel may go on there. A client of a `udp` listener knows of no tunnel: a fresh session serves it as well as the

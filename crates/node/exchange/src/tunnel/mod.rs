@@ -71,15 +71,8 @@ pub(crate) async fn forward(
         session,
     } = match ask(routed, &mut arrival, next, &mut functions).await {
         Ok(asked) => asked,
-        Err(Unopened::Gone(gone)) => {
-            return Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}")));
-        }
-        Err(Unopened::Refused(refusal)) => {
-            return Err(Failed::untouched(arrival, refusal));
-        }
-        Err(Unopened::Direct(dialled)) => {
-            return Box::pin(direct::accept(routed, arrival, next, *dialled)).await;
-        }
+        // Boxed: few tunnels end here.
+        Err(unopened) => return Box::pin(unopened.end(routed, arrival, next)).await,
     };
 
     let Open {
@@ -201,6 +194,17 @@ enum Unopened {
     Refused(Refusal),
     /// The target was connected from here.
     Direct(Box<Dialled>),
+}
+
+impl Unopened {
+    /// What becomes of the exchange.
+    async fn end(self, routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
+        match self {
+            Self::Gone(gone) => Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}"))),
+            Self::Refused(refusal) => Err(Failed::untouched(arrival, refusal)),
+            Self::Direct(dialled) => direct::accept(routed, arrival, next, *dialled).await,
+        }
+    }
 }
 
 /// Asks the next hop for the tunnel, and for a session by which it outlives its path.

@@ -65,13 +65,7 @@ pub(crate) async fn bytes(
     // Entered before the client hears of it: rules that change from here on reach the tunnel.
     let guard = enter(routed, opened, false);
     let kind = arrival.kind();
-    let mut fields = form::opening_fields(routed, kind);
-    if let Some(bridges) = &bridges {
-        bridges.confirm(&mut fields);
-    }
-    if let Some(session) = &session {
-        session.tell(&mut fields);
-    }
+    let fields = opening_fields(routed, kind, bridges.as_deref(), session.as_deref());
 
     Ok(match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
@@ -95,6 +89,23 @@ pub(crate) async fn bytes(
         ),
         Err(error) => Carried::Over(format!("client_closed: {error}")),
     })
+}
+
+/// The fields of the answer that opens a tunnel of bytes: what its functions confirm, and the token of its session.
+fn opening_fields(
+    routed: &Routed,
+    kind: Kind,
+    bridges: Option<&Bridges>,
+    session: Option<&NewSession>,
+) -> Fields {
+    let mut fields = form::opening_fields(routed, kind);
+    if let Some(bridges) = bridges {
+        bridges.confirm(&mut fields);
+    }
+    if let Some(session) = session {
+        session.tell(&mut fields);
+    }
+    fields
 }
 
 /// Connects to the target, with a session for the tunnel if one is asked for and there is room for it.
