@@ -8,11 +8,14 @@
 //! know is part of the key, so that no request decides the answer to another one.
 //!
 //! The rules are pure: `control`, `freshness`, `storable`, `selection`, `precondition` and `range` take fields and ages.
-//! Begin reading in `handler`, which asks them in the order of RFC 9111.
+//! Begin reading in `asked` and `fetch`, which ask them in the order of RFC 9111.
 
+mod asked;
 mod body;
 mod cache_status;
+mod collect;
 mod control;
+mod fetch;
 mod flights;
 mod freshness;
 mod handler;
@@ -21,6 +24,7 @@ mod plug;
 mod precondition;
 mod range;
 mod selection;
+mod serve;
 mod settings;
 mod shared;
 mod storable;

@@ -1,0 +1,149 @@
+//! The answers of the next hop, stored on their way (RFC 9111, section 3).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use hermes_http::{Incoming, pipe};
+use hermes_net::memory::{Memory, Purpose};
+use hermes_plug::Response;
+use http::{HeaderValue, Method, StatusCode};
+
+use crate::asked::Asked;
+use crate::body::{Body, Collected};
+use crate::cache_status::CacheStatus;
+use crate::control::Directives;
+use crate::fetch::Sent;
+use crate::flights::Lead;
+use crate::freshness::Freshness;
+use crate::precondition;
+use crate::selection::Selection;
+use crate::shared::Shared;
+use crate::storable::{Audience, audience};
+use crate::stored::{Shelf, Stored, size};
+
+/// Fields of an answer that are of its connection or of one exchange, and are not stored (section 3.1).
+const NOT_STORED: &[&str] = &[
+    "content-length",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "proxy-status",
+];
+
+/// An answer that is being collected.
+struct Collecting {
+    shared: Arc<Shared>,
+    stored: Arc<Stored>,
+    /// Held until it can be found.
+    lead: Option<Lead>,
+    is_found: bool,
+    most: u64,
+}
+
+impl Asked {
+    /// The answer as it is going to be stored; why it is not.
+    pub(crate) fn store(&self, sent: &Sent) -> Result<Arc<Stored>, &'static str> {
+        if self.head.method != Method::GET {
+            return Err("the request is for a head");
+        }
+        let control = Directives::of_response(&sent.head.fields);
+        let freshness = Freshness::of(&sent.head.fields, &control, sent.exchanged);
+        let audience = audience(&self.head, &sent.head, &freshness)?;
+        let length = sent.content.length();
+        if length.is_some_and(|length| length > self.rules.object) {
+            return Err("the answer is too long");
+        }
+
+        let selection = Selection::of(&self.head.fields, self.keyed.clone(), &sent.head.fields);
+        let selection = selection.ok_or("the answer varies on too much")?;
+        let mut head = sent.head.clone();
+        head.fields
+            .retain(|name| !NOT_STORED.contains(&name.as_str()));
+        if !head.fields.contains_key("date") {
+            // RFC 9110, section 6.6.1: a recipient with a clock adds the date when it came.
+            let date = httpdate::fmt_http_date(sent.exchanged.response_time);
+            if let Ok(date) = HeaderValue::try_from(date) {
+                head.fields.append("date", date);
+            }
+        }
+
+        let size = size(&head, &selection, length);
+        let account = Memory::node().owner(self.owner.clone());
+        let mut charge = account.empty_charge(Purpose::Cached);
+        if !charge.grow_if_free(size) {
+            return Err("no memory for the answer");
+        }
+        let user = self.user.clone().filter(|_| audience == Audience::Asker);
+        Ok(Arc::new(Stored {
+            shelf: Shelf {
+                name: self.name.clone(),
+                user,
+                owner: self.owner.clone(),
+            },
+            selection,
+            head,
+            freshness,
+            body: Arc::new(Body::new(charge, length.unwrap_or(0))),
+            length,
+            stored_at: Instant::now(),
+            size,
+            is_used: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+        }))
+    }
+
+    /// Collects an answer, also when its client has left, and gives it to the client as it comes.
+    pub(crate) fn stream(
+        &self,
+        stored: Arc<Stored>,
+        sent: Sent,
+        status: CacheStatus,
+        lead: Option<Lead>,
+    ) -> Response {
+        let Sent { head, content, .. } = sent;
+        // Of known length it is found at once, and others read it as it comes.
+        let is_found = stored.length.is_some() && self.shared.storage.insert(&stored);
+        let lead = if is_found { None } else { lead };
+        let collecting = Collecting {
+            shared: self.shared.clone(),
+            stored: stored.clone(),
+            lead,
+            is_found,
+            most: stored.length.unwrap_or(self.rules.object),
+        };
+        self.opener.spawn(collecting.run(content));
+
+        let mut head = head;
+        let is_done = precondition::is_not_modified(&self.head.fields, &stored.head.fields);
+        let asks_for_less = is_done || self.head.fields.contains_key("range");
+        if asks_for_less && stored.head.status == StatusCode::OK {
+            return self.serve(&stored, status);
+        }
+        status.append(&mut head.fields);
+        let (outgoing, incoming) = pipe(stored.length);
+        let body = stored.body.clone();
+        self.opener
+            .spawn(async move { body.send(0, None, outgoing).await });
+        Response::Stream(head, incoming)
+    }
+}
+
+impl Collecting {
+    async fn run(self, content: Incoming) {
+        let collected = self.stored.body.collect(content, self.most).await;
+        let storage = &self.shared.storage;
+        match collected {
+            // Section 3: only a complete response is stored (3.3).
+            Collected::Partly if self.is_found => storage.remove(&self.stored),
+            Collected::Partly => {}
+            Collected::Whole if self.is_found || self.stored.length.is_some() => {}
+            Collected::Whole => {
+                let may_store = self.lead.as_ref().is_none_or(Lead::may_store);
+                if may_store {
+                    storage.insert(&self.stored.measured());
+                }
+            }
+        }
+    }
+}
