@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo, env,
-    exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback, run,
-    status, top, why, wireguard_key,
+    cache, cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo,
+    env, exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback,
+    run, status, top, why, wireguard_key,
 };
 use crate::demo;
 
@@ -49,6 +49,8 @@ pub enum Command {
     Refusals(refusals::Refusals),
     /// Show the exchanges of a running node, live.
     Exchanges(exchanges::Exchanges),
+    /// Show the stored responses of a running node, or remove some.
+    Cache(cache::CacheArguments),
     /// Show the configuration that is in force at a running node.
     Config(config::Config),
     /// Compare a file with the configuration in force, before a reload.

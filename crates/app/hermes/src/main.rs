@@ -33,9 +33,9 @@ use hermes_rego::Metered;
 
 use cli::{ChannelCommand, Cli, Command, FileCommand, OverlayCommand};
 use commands::{
-    cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo, env,
-    exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback, run,
-    schema, status, top, why, wireguard_key,
+    cache, cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo,
+    env, exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback,
+    run, schema, status, top, why, wireguard_key,
 };
 use failure::Failure;
 use output::Output;
@@ -140,6 +140,7 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
         Command::Top(top) => top::run(&top, output).await,
         Command::Refusals(refusals) => refusals::run(&refusals, output).await,
         Command::Exchanges(exchanges) => exchanges::run(&exchanges, output).await,
+        Command::Cache(cache) => cache::run(&cache, output).await,
         Command::Config(config) => config::run(&config, output).await,
         Command::Diff(diff) => diff::run(&diff, output).await,
         Command::Policy(policy) => policy::run(&policy, output).await,

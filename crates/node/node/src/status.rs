@@ -13,6 +13,7 @@ use hermes_net::shared_socket::forward_counts;
 use hermes_observe::admin::{AdminRefusal, Confirmation, Control};
 use hermes_plug::NeighbourView;
 use hermes_upstream::{HopStatus, UpstreamStatus};
+use serde_json::Value;
 
 use crate::answers::{
     Comparison, ConfigStatus, DocumentView, GivenUp, LiveExchanges, MachineStatus, NameServers,
@@ -151,6 +152,10 @@ impl Control for Node {
 
     fn suppose(&self, question: &str) -> Result<Account, AdminRefusal> {
         Self::suppose(self, question).map_err(AdminRefusal::other)
+    }
+
+    fn ask_plug(&self, name: &str, question: &Value) -> Result<Value, AdminRefusal> {
+        self.plugs.whole.ask(name, question)
     }
 
     fn confirm(&self) -> Result<Confirmation, AdminRefusal> {

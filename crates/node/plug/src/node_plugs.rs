@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hermes_config::model::Document;
 use hermes_config::{PlugForm, PlugPlace, Problem, child, nearest};
 use hermes_observe::GaugeFamily;
+use hermes_observe::admin::AdminRefusal;
 use serde_json::{Map, Value};
 
 use crate::neighbour::NeighbourView;
@@ -122,6 +123,18 @@ impl NodePlugs {
             .iter()
             .map(|(name, plug)| (name.clone(), plug.neighbours()));
         neighbours.filter(|(_, views)| !views.is_empty()).collect()
+    }
+
+    /// The answer of one of them to an administrator.
+    ///
+    /// # Errors
+    /// There is none of the name, or it refuses.
+    pub fn ask(&self, name: &str, question: &Value) -> Result<Value, AdminRefusal> {
+        let Some(plug) = self.0.get(name) else {
+            let error = format!("no part of this program is called `{name}`");
+            return Err(AdminRefusal::other(error));
+        };
+        plug.ask(question)
     }
 
     /// Their metrics.

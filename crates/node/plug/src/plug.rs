@@ -4,6 +4,7 @@ use hermes_config::Problem;
 use hermes_config::model::{Document, PlugSettings};
 use hermes_net::Watch;
 use hermes_observe::GaugeFamily;
+use hermes_observe::admin::AdminRefusal;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -50,6 +51,18 @@ pub trait Plug: Send + Sync {
     /// with their names.
     fn neighbours(&self) -> Vec<NeighbourView> {
         Vec::new()
+    }
+
+    /// Answers a question of the administrator, or does as told: `POST /plugs/NAME` at the admin socket, with this JSON. It runs on a
+    /// thread that may block.
+    ///
+    /// # Errors
+    /// It takes no questions, or not this one.
+    fn ask(&self, question: &Value) -> Result<Value, AdminRefusal> {
+        let _ = question;
+        Err(AdminRefusal::other(
+            "this part of the node takes no questions",
+        ))
     }
 
     /// Its metrics. Their names begin with `hermes_NAME_`.

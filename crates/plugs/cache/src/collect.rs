@@ -1,7 +1,7 @@
 //! The answers of the next hop, stored on their way (RFC 9111, section 3).
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use hermes_http::{Incoming, pipe};
@@ -20,7 +20,9 @@ use crate::precondition;
 use crate::selection::Selection;
 use crate::shared::Shared;
 use crate::storable::{Audience, audience};
-use crate::stored::{Shelf, Stored, size};
+use crate::storage::PurgeEpoch;
+use crate::stored::{Shelf, Stored, next_serial, size};
+use crate::tags::Tags;
 
 /// Fields of an answer that are of its connection or of one exchange, and are not stored (section 3.1).
 const NOT_STORED: &[&str] = &[
@@ -39,6 +41,7 @@ struct Collecting {
     lead: Option<Lead>,
     is_found: bool,
     most: u64,
+    asked: PurgeEpoch,
 }
 
 impl Asked {
@@ -57,6 +60,8 @@ impl Asked {
 
         let selection = Selection::of(&self.head.fields, self.keyed.clone(), &sent.head.fields);
         let selection = selection.ok_or("the answer varies on too much")?;
+        // A purge by a tag has to find every response that has it.
+        let tags = Tags::of(&sent.head.fields).ok_or("the answer has too many tags")?;
         let mut head = sent.head.clone();
         head.fields
             .retain(|name| !NOT_STORED.contains(&name.as_str()));
@@ -68,10 +73,10 @@ impl Asked {
             }
         }
 
-        let size = size(&head, &selection, length);
+        let size = size(&head, &selection, &tags, length);
         let account = Memory::node().owner(self.owner.clone());
         let mut charge = account.empty_charge(Purpose::Cached);
-        if !charge.grow_if_free(size) {
+        if !charge.grow_if_free(usize::try_from(size).unwrap_or(usize::MAX)) {
             return Err("no memory for the answer");
         }
         let user = self.user.clone().filter(|_| audience == Audience::Asker);
@@ -87,7 +92,9 @@ impl Asked {
             body: Arc::new(Body::new(charge, length.unwrap_or(0))),
             length,
             stored_at: Instant::now(),
-            size,
+            tags,
+            serial: next_serial(),
+            held: AtomicU64::new(size),
             is_used: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
         }))
@@ -101,9 +108,8 @@ impl Asked {
         status: CacheStatus,
         lead: Option<Lead>,
     ) -> Response {
-        let Sent { head, content, .. } = sent;
         // Of known length it is found at once, and others read it as it comes.
-        let is_found = stored.length.is_some() && self.shared.storage.insert(&stored);
+        let is_found = stored.length.is_some() && self.shared.storage.insert(&stored, sent.asked);
         let lead = if is_found { None } else { lead };
         let collecting = Collecting {
             shared: self.shared.clone(),
@@ -111,10 +117,11 @@ impl Asked {
             lead,
             is_found,
             most: stored.length.unwrap_or(self.rules.object),
+            asked: sent.asked,
         };
-        self.opener.spawn(collecting.run(content));
+        self.opener.spawn(collecting.run(sent.content));
 
-        let mut head = head;
+        let mut head = sent.head;
         let is_done = precondition::is_not_modified(&self.head.fields, &stored.head.fields);
         let asks_for_less = is_done || self.head.fields.contains_key("range");
         if asks_for_less && stored.head.status == StatusCode::OK {
@@ -141,7 +148,7 @@ impl Collecting {
             Collected::Whole => {
                 let may_store = self.lead.as_ref().is_none_or(Lead::may_store);
                 if may_store {
-                    storage.insert(&self.stored.measured());
+                    storage.insert(&self.stored.measured(), self.asked);
                 }
             }
         }

@@ -15,6 +15,7 @@ use crate::flights::Lead;
 use crate::freshness::{Exchanged, Freshness};
 use crate::precondition;
 use crate::storable::audience;
+use crate::storage::PurgeEpoch;
 use crate::stored::Stored;
 
 /// A stored response that is to be validated, and the request that does it.
@@ -28,6 +29,8 @@ pub(crate) struct Sent {
     pub(crate) head: ResponseHead,
     pub(crate) content: Incoming,
     pub(crate) exchanged: Exchanged,
+    /// When it was asked for, as purges go.
+    pub(crate) asked: PurgeEpoch,
 }
 
 impl Asked {
@@ -70,11 +73,13 @@ impl Asked {
     }
 
     pub(crate) async fn send(&self, head: RequestHead) -> Result<Sent, Refusal> {
+        let asked = self.shared.storage.epoch();
         let began = Instant::now();
         let (head, content) = self.onward.send(head, Incoming::Empty).await?;
         Ok(Sent {
             head,
             content,
+            asked,
             exchanged: Exchanged {
                 response_time: SystemTime::now(),
                 delay: began.elapsed(),
@@ -97,7 +102,7 @@ impl Asked {
         let still_may = audience(&self.head, &fresh.head, &freshness).is_ok();
         if stored.is_there() && lead.is_none_or(Lead::may_store) {
             if still_may {
-                self.shared.storage.insert(&fresh);
+                self.shared.storage.insert(&fresh, sent.asked);
             } else {
                 self.shared.storage.remove(stored);
             }

@@ -13,15 +13,18 @@
 mod asked;
 mod body;
 mod cache_status;
+mod choice;
 mod collect;
 mod control;
 mod fetch;
 mod flights;
 mod freshness;
 mod handler;
+mod ledger;
 mod name;
 mod plug;
 mod precondition;
+mod question;
 mod range;
 mod selection;
 mod serve;
@@ -30,5 +33,6 @@ mod shared;
 mod storable;
 mod storage;
 mod stored;
+mod tags;
 
 pub use plug::register;

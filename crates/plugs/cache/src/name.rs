@@ -33,6 +33,22 @@ impl ResourceName {
         }
     }
 
+    /// Its URL, with the port of its origin.
+    pub(crate) fn url(&self) -> String {
+        format!("{}{}", self.origin, self.path)
+    }
+
+    /// Whether this is its URL.
+    pub(crate) fn is_at(&self, url: &str) -> bool {
+        url.strip_prefix(&*self.origin) == Some(&*self.path)
+    }
+
+    /// Whether its URL begins so.
+    pub(crate) fn is_below(&self, prefix: &str) -> bool {
+        let beginning = prefix.strip_prefix(&*self.origin);
+        beginning.is_some_and(|beginning| self.path.starts_with(beginning))
+    }
+
     /// The resource of the same origin to which `Location` or `Content-Location` leads; `None` for another origin (section 4.4).
     pub(crate) fn sibling(&self, location: &str) -> Option<Self> {
         let is_relative = location.starts_with('/') && !location.starts_with("//");

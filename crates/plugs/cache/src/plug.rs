@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use hermes_config::{Problem, settings_schema};
+use hermes_observe::admin::AdminRefusal;
 use hermes_observe::{GaugeFamily, LabelledGauge};
 use hermes_plug::{Change, DocumentSettings, Plug, Plugs};
 use serde_json::{Value, json};
 
 use crate::handler::Cache;
+use crate::question;
 use crate::settings::NodeSettings;
 use crate::shared::Shared;
 use crate::storage::MEMORY;
@@ -40,7 +42,7 @@ impl Plug for CachePlug {
     fn prepare(&self, settings: &DocumentSettings<'_>) -> Result<Change, Vec<Problem>> {
         let read = settings.read::<NodeSettings>();
         let read = read.map_err(|wrong| vec![wrong])?.unwrap_or_default();
-        let memory = read.memory.map_or(MEMORY as u64, |size| size.0);
+        let memory = read.memory.map_or(MEMORY, |size| size.0);
         if memory < LEAST_MEMORY {
             let remedy = "write 64KiB or more, or leave the cache out of `through`";
             return Err(vec![settings.problem(
@@ -51,7 +53,6 @@ impl Plug for CachePlug {
         }
 
         let shared = self.shared.clone();
-        let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         Ok(Change::new(move || shared.storage.limit(memory)))
     }
 
@@ -65,11 +66,17 @@ impl Plug for CachePlug {
             "responses": extent.responses,
             "bytes": extent.bytes,
             "memory": extent.memory,
+            "purged": self.shared.counts.purged(),
+            "hit_permille": self.shared.counts.hit_permille(),
         });
         for (name, count) in counts {
             status[name] = count.into();
         }
         status
+    }
+
+    fn ask(&self, question: &Value) -> Result<Value, AdminRefusal> {
+        question::answer(&self.shared, question)
     }
 
     fn metrics(&self) -> Vec<GaugeFamily> {
@@ -93,7 +100,12 @@ impl Plug for CachePlug {
             family(
                 "hermes_cache_bytes",
                 "Bytes of responses that the cache stores",
-                extent.bytes,
+                usize::try_from(extent.bytes).unwrap_or(usize::MAX),
+            ),
+            family(
+                "hermes_cache_hit_permille",
+                "Requests of a thousand that the cache could answer and did without their content from the next hop, since the start",
+                self.shared.counts.hit_permille(),
             ),
         ]
     }

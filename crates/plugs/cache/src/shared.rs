@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::choice::Choice;
 use crate::flights::Flights;
 use crate::name::ResourceName;
 use crate::storage::Storage;
@@ -21,6 +22,15 @@ impl Shared {
         self.flights.invalidate(name);
         self.storage.invalidate(name);
     }
+
+    /// Removes the responses of a choice; how many.
+    pub(crate) fn purge(&self, choice: &Choice) -> usize {
+        let purged = self.storage.purge(choice);
+        self.counts
+            .purged
+            .fetch_add(purged as u64, Ordering::Relaxed);
+        purged
+    }
 }
 
 /// Requests by their end.
@@ -31,6 +41,8 @@ pub(crate) struct Counts {
     validated: AtomicU64,
     missed: AtomicU64,
     bypassed: AtomicU64,
+    /// Responses that an operator removed.
+    purged: AtomicU64,
 }
 
 impl Counts {
@@ -69,5 +81,18 @@ impl Counts {
             ("miss", read(&self.missed)),
             ("bypass", read(&self.bypassed)),
         ]
+    }
+
+    /// Responses that an operator removed.
+    pub(crate) fn purged(&self) -> u64 {
+        self.purged.load(Ordering::Relaxed)
+    }
+
+    /// How many of a thousand requests that a cache may answer were answered by stored content.
+    pub(crate) fn hit_permille(&self) -> usize {
+        let [hit, stale, validated, miss, _] = self.named().map(|(_, count)| count);
+        let stored = hit + stale + validated;
+        let all = (stored + miss).max(1);
+        usize::try_from(stored.saturating_mul(1000) / all).unwrap_or(1000)
     }
 }

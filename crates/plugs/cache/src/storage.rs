@@ -1,9 +1,9 @@
-//! The stored responses of a node, in one account by owner.
+//! The stored responses of a node, in one account by owner ([`ledger`](crate::ledger)).
 //!
-//! An owner who needs room gives up responses of his own, unless another one has more: then that one gives up some. So no user
-//! evicts the share of another, however much he asks for. Within a share, a response that was asked for again gets a second chance.
+//! Within a share, a response that was asked for again gets a second chance.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,45 +11,58 @@ use hermes_net::memory::Owner;
 use hermes_proto::fields::Fields;
 use parking_lot::Mutex;
 
+use crate::choice::Choice;
+use crate::ledger::{Ledger, Room};
 use crate::name::ResourceName;
 use crate::stored::Stored;
 
 /// Bytes of stored responses of a node, where its settings do not say.
 #[doc(alias = "bound")]
-pub(crate) const MEMORY: usize = 64 << 20;
+pub(crate) const MEMORY: u64 = 64 << 20;
 
 /// Responses of one resource that are stored for one user, or for everyone, at once: a `Vary` that makes more loses the oldest.
 #[doc(alias = "bound")]
 const VARIANTS: usize = 16;
+
+/// Purges that are remembered for answers on their way. An answer that was asked for before all of these is not stored.
+#[doc(alias = "bound")]
+const PURGES: usize = 64;
+
+/// Responses that are looked at in one go, while requests wait.
+#[doc(alias = "bound")]
+const GLANCE: usize = 512;
 
 /// The stored responses.
 pub(crate) struct Storage(Mutex<Shelves>);
 
 struct Shelves {
     resources: HashMap<ResourceName, Users>,
-    owners: HashMap<Owner, Share>,
-    bytes: usize,
-    memory: usize,
-    responses: usize,
+    /// All of them, in the order in which they came.
+    all: BTreeMap<u64, Arc<Stored>>,
+    memory: Ledger,
+    purges: Purges,
 }
 
 /// The variants of a resource, by the user whose they are.
 type Users = HashMap<Option<Arc<str>>, Vec<Arc<Stored>>>;
 
-/// The responses of an owner, the oldest first. Those that are gone may still be in it.
+/// The purges so far, of which the last are remembered.
 #[derive(Default)]
-struct Share {
-    bytes: usize,
-    responses: usize,
-    queue: VecDeque<Arc<Stored>>,
+struct Purges {
+    count: u64,
+    last: VecDeque<Choice>,
 }
+
+/// The number of purges before a request was sent on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PurgeEpoch(u64);
 
 /// How much is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) responses: usize,
-    pub(crate) bytes: usize,
-    pub(crate) memory: usize,
+    pub(crate) bytes: u64,
+    pub(crate) memory: u64,
 }
 
 /// A request, as a stored response is looked for by it.
@@ -65,11 +78,30 @@ impl Default for Storage {
     fn default() -> Self {
         Self(Mutex::new(Shelves {
             resources: HashMap::new(),
-            owners: HashMap::new(),
-            bytes: 0,
-            memory: MEMORY,
-            responses: 0,
+            all: BTreeMap::new(),
+            memory: Ledger::new(MEMORY),
+            purges: Purges::default(),
         }))
+    }
+}
+
+impl Purges {
+    fn add(&mut self, choice: Choice) {
+        self.count += 1;
+        self.last.push_back(choice);
+        if self.last.len() > PURGES {
+            self.last.pop_front();
+        }
+    }
+
+    /// Whether a response was purged that was asked for at this moment.
+    fn hit(&self, stored: &Stored, asked: PurgeEpoch) -> bool {
+        let since = usize::try_from(self.count - asked.0).unwrap_or(usize::MAX);
+        if since > self.last.len() {
+            return true;
+        }
+        let later = self.last.iter().rev().take(since);
+        later.into_iter().any(|choice| choice.matches(stored))
     }
 }
 
@@ -91,9 +123,16 @@ impl Storage {
         None
     }
 
-    /// Stores a response in place of those for the same requests; whether there was room.
-    pub(crate) fn insert(&self, stored: &Arc<Stored>) -> bool {
-        self.0.lock().insert(stored)
+    /// The moment at which a request is sent on, as far as purges go.
+    pub(crate) fn epoch(&self) -> PurgeEpoch {
+        PurgeEpoch(self.0.lock().purges.count)
+    }
+
+    /// Stores a response in place of those for the same requests; whether there was room. One that was purged since it was asked for
+    /// has none.
+    pub(crate) fn insert(&self, stored: &Arc<Stored>, asked: PurgeEpoch) -> bool {
+        let mut shelves = self.0.lock();
+        !shelves.purges.hit(stored, asked) && shelves.insert(stored)
     }
 
     /// Removes a response.
@@ -116,15 +155,49 @@ impl Storage {
         stored.len()
     }
 
-    /// Holds all to so many bytes from now on.
-    pub(crate) fn limit(&self, memory: usize) {
-        let mut shelves = self.0.lock();
-        shelves.memory = memory;
-        while shelves.bytes > memory {
-            let Some(largest) = shelves.largest() else {
-                break;
+    /// Removes the responses of a choice, those that are on their way too; how many were stored.
+    pub(crate) fn purge(&self, choice: &Choice) -> usize {
+        self.0.lock().purges.add(choice.clone());
+        let mut purged = 0;
+        self.each(|stored| {
+            if choice.matches(stored) {
+                self.remove(stored);
+                purged += 1;
+            }
+            ControlFlow::Continue(())
+        });
+        purged
+    }
+
+    /// Shows all responses, in the order in which they came. It holds requests up for a glance at a time.
+    pub(crate) fn each(&self, mut see: impl FnMut(&Arc<Stored>) -> ControlFlow<()>) {
+        let mut from = 0;
+        loop {
+            let glance = {
+                let shelves = self.0.lock();
+                let rest = shelves.all.range(from..).take(GLANCE);
+                rest.map(|(_, stored)| stored.clone()).collect::<Vec<_>>()
             };
-            shelves.evict(&largest);
+            let Some(last) = glance.last() else {
+                return;
+            };
+            from = last.serial + 1;
+            for stored in &glance {
+                if see(stored).is_break() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Holds all to so many bytes from now on.
+    pub(crate) fn limit(&self, memory: u64) {
+        let mut shelves = self.0.lock();
+        shelves.memory.set_limit(memory);
+        while let Some(largest) = shelves.memory.overdrawn() {
+            if !shelves.evict(&largest) {
+                break;
+            }
         }
     }
 
@@ -132,9 +205,9 @@ impl Storage {
     pub(crate) fn extent(&self) -> Extent {
         let shelves = self.0.lock();
         Extent {
-            responses: shelves.responses,
-            bytes: shelves.bytes,
-            memory: shelves.memory,
+            responses: shelves.all.len(),
+            bytes: shelves.memory.bytes(),
+            memory: shelves.memory.limit(),
         }
     }
 }
@@ -166,15 +239,11 @@ impl Shelves {
             self.remove(other);
         }
 
-        if !self.make_room(&shelf.owner, stored.size) {
+        if !self.make_room(&shelf.owner, stored.held()) {
             return false;
         }
-        self.bytes += stored.size;
-        self.responses += 1;
-        let share = self.owners.entry(shelf.owner.clone()).or_default();
-        share.bytes += stored.size;
-        share.responses += 1;
-        share.queue.push_back(stored.clone());
+        self.memory.add(stored, stored.held());
+        self.all.insert(stored.serial, stored.clone());
         let users = self.resources.entry(shelf.name.clone()).or_default();
         users
             .entry(shelf.user.clone())
@@ -183,42 +252,29 @@ impl Shelves {
         true
     }
 
-    /// Evicts until `size` more bytes of this owner have room; whether they have.
-    fn make_room(&mut self, owner: &Owner, size: usize) -> bool {
-        if size > self.memory {
-            return false;
-        }
-        while self.bytes + size > self.memory {
-            let own = self.owners.get(owner).map_or(0, |share| share.bytes);
-            let Some(largest) = self.largest() else {
-                return false;
-            };
-            let most = self.owners[&largest].bytes;
-            let victim = if most > own + size { &largest } else { owner };
-            if !self.evict(victim) {
-                return false;
+    /// Evicts until so many more bytes of this owner have room; whether they have.
+    fn make_room(&mut self, owner: &Owner, bytes: u64) -> bool {
+        loop {
+            match self.memory.room(owner, bytes) {
+                Room::Free => return true,
+                Room::Never => return false,
+                Room::Behind(victim) => {
+                    if !self.evict(&victim) {
+                        return false;
+                    }
+                }
             }
         }
-        true
-    }
-
-    /// The owner with most bytes.
-    fn largest(&self) -> Option<Owner> {
-        let largest = self.owners.iter().max_by_key(|(_, share)| share.bytes);
-        largest.map(|(owner, _)| owner.clone())
     }
 
     /// Evicts a response of this owner; whether there was one.
     fn evict(&mut self, owner: &Owner) -> bool {
-        while let Some(share) = self.owners.get_mut(owner) {
-            let Some(oldest) = share.queue.pop_front() else {
-                return false;
-            };
+        while let Some(oldest) = self.memory.oldest(owner) {
             if !oldest.is_there() {
                 continue;
             }
             if oldest.is_used.swap(false, Ordering::Relaxed) {
-                share.queue.push_back(oldest);
+                self.memory.put_back(oldest);
                 continue;
             }
             self.remove(&oldest);
@@ -246,31 +302,16 @@ impl Shelves {
         if users.is_empty() {
             self.resources.remove(&shelf.name);
         }
+        self.all.remove(&stored.serial);
         stored.is_gone.store(true, Ordering::Relaxed);
-        self.bytes -= stored.size;
-        self.responses -= 1;
-        self.settle(&shelf.owner, stored.size);
-    }
-
-    /// Takes a response out of its owner's share.
-    fn settle(&mut self, owner: &Owner, size: usize) {
-        let Some(share) = self.owners.get_mut(owner) else {
-            return;
-        };
-        share.bytes -= size;
-        share.responses -= 1;
-        if share.responses == 0 {
-            self.owners.remove(owner);
-        } else if share.queue.len() > 2 * share.responses + 16 {
-            // Those that are gone hold their content, until they are looked at.
-            share.queue.retain(|one| one.is_there());
-        }
+        self.memory
+            .settle(&shelf.owner, stored.held(), Stored::is_there);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
     use std::time::{Duration, Instant, SystemTime};
 
     use hermes_http::ResponseHead;
@@ -279,14 +320,16 @@ mod tests {
 
     use super::*;
     use crate::body::Body;
+    use crate::choice::ChoiceQuestion;
     use crate::control::Directives;
     use crate::freshness::{Exchanged, Freshness};
     use crate::name::tests::name;
     use crate::selection::Selection;
-    use crate::stored::Shelf;
+    use crate::stored::{Shelf, next_serial};
+    use crate::tags::Tags;
 
     /// A response of this user for a path, by the value of a field that its key has.
-    fn stored(user: &str, path: &str, keyed: &str, size: usize) -> Arc<Stored> {
+    fn stored(user: &str, path: &str, keyed: &str, size: u64) -> Arc<Stored> {
         let charge = Memory::node()
             .owner(Owner::Local)
             .empty_charge(Purpose::Cached);
@@ -307,10 +350,16 @@ mod tests {
             body: Arc::new(Body::new(charge, 0)),
             length: None,
             stored_at: Instant::now(),
-            size,
+            held: AtomicU64::new(size),
+            serial: next_serial(),
+            tags: Tags::default(),
             is_used: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
         })
+    }
+
+    fn insert(storage: &Storage, stored: &Arc<Stored>) -> bool {
+        storage.insert(stored, storage.epoch())
     }
 
     fn finds(storage: &Storage, path: &str, keyed: &str) -> bool {
@@ -328,10 +377,10 @@ mod tests {
         let storage = Storage::default();
         storage.limit(1000);
         for path in ["/a", "/b", "/c"] {
-            assert!(storage.insert(&stored("modest", path, "", 100)));
+            assert!(insert(&storage, &stored("modest", path, "", 100)));
         }
         for at in 0..1000 {
-            storage.insert(&stored("greedy", &format!("/{at}"), "", 100));
+            insert(&storage, &stored("greedy", &format!("/{at}"), "", 100));
         }
         assert_eq!(storage.extent().bytes, 1000);
         assert!(
@@ -346,13 +395,13 @@ mod tests {
         let storage = Storage::default();
         storage.limit(1000);
         for at in 0..10 {
-            storage.insert(&stored("greedy", &format!("/{at}"), "", 100));
+            insert(&storage, &stored("greedy", &format!("/{at}"), "", 100));
         }
         for path in ["/a", "/b", "/c"] {
-            assert!(storage.insert(&stored("modest", path, "", 100)));
+            assert!(insert(&storage, &stored("modest", path, "", 100)));
         }
         assert!(finds(&storage, "/a", "") && !finds(&storage, "/0", ""));
-        assert!(!storage.insert(&stored("modest", "/large", "", 1001)));
+        assert!(!insert(&storage, &stored("modest", "/large", "", 1001)));
     }
 
     #[test]
@@ -360,19 +409,19 @@ mod tests {
         let storage = Storage::default();
         storage.limit(300);
         for path in ["/a", "/b", "/c"] {
-            storage.insert(&stored("u", path, "", 100));
+            insert(&storage, &stored("u", path, "", 100));
         }
         assert!(finds(&storage, "/a", ""));
-        storage.insert(&stored("u", "/d", "", 100));
+        insert(&storage, &stored("u", "/d", "", 100));
         assert!(finds(&storage, "/a", "") && !finds(&storage, "/b", ""));
     }
 
     #[test]
     fn variants_of_one_user_take_no_place_of_another() {
         let storage = Storage::default();
-        assert!(storage.insert(&stored("modest", "/a", "x: modest", 100)));
+        assert!(insert(&storage, &stored("modest", "/a", "x: modest", 100)));
         for at in 0..100 {
-            storage.insert(&stored("greedy", "/a", &format!("x: {at}"), 100));
+            insert(&storage, &stored("greedy", "/a", &format!("x: {at}"), 100));
         }
         assert_eq!(storage.extent().responses, VARIANTS);
         assert!(finds(&storage, "/a", "x: modest") && finds(&storage, "/a", "x: 99"));
@@ -381,9 +430,9 @@ mod tests {
     #[test]
     fn section_4_4_invalidation_removes_every_response_of_a_resource_and_gives_room_back() {
         let storage = Storage::default();
-        storage.insert(&stored("u", "/a", "x: 1", 100));
-        storage.insert(&stored("v", "/a", "x: 2", 100));
-        storage.insert(&stored("u", "/b", "", 100));
+        insert(&storage, &stored("u", "/a", "x: 1", 100));
+        insert(&storage, &stored("v", "/a", "x: 2", 100));
+        insert(&storage, &stored("u", "/b", "", 100));
         assert_eq!(storage.invalidate(&name("/a")), 2);
         let extent = storage.extent();
         assert_eq!((extent.responses, extent.bytes), (1, 100));
@@ -393,10 +442,48 @@ mod tests {
     fn one_response_replaces_another_for_the_same_requests() {
         let storage = Storage::default();
         for _ in 0..100 {
-            assert!(storage.insert(&stored("u", "/a", "", 100)));
+            assert!(insert(&storage, &stored("u", "/a", "", 100)));
         }
-        let shelves = storage.0.lock();
-        assert_eq!((shelves.responses, shelves.bytes), (1, 100));
-        assert!(shelves.owners.values().all(|share| share.queue.len() < 32));
+        let extent = storage.extent();
+        assert_eq!((extent.responses, extent.bytes), (1, 100));
+        assert!(storage.0.lock().memory.longest_queue() < 32);
+    }
+
+    fn choice(question: &str) -> Choice {
+        let question: ChoiceQuestion = serde_json::from_str(question).unwrap();
+        question.read().unwrap()
+    }
+
+    #[test]
+    fn a_purge_removes_what_it_means_and_nothing_else() {
+        let storage = Storage::default();
+        for at in 0..2 * GLANCE {
+            insert(&storage, &stored("u", &format!("/a/{at}"), "", 100));
+            insert(&storage, &stored("u", &format!("/b/{at}"), "", 100));
+        }
+        let below = choice(r#"{ "prefix": "http://origin.example/a/" }"#);
+        assert_eq!(storage.purge(&below), 2 * GLANCE);
+        assert_eq!(storage.extent().responses, 2 * GLANCE);
+        assert!(finds(&storage, "/b/7", "") && !finds(&storage, "/a/7", ""));
+        assert_eq!(storage.purge(&Choice::default()), 2 * GLANCE);
+        assert_eq!(storage.extent().bytes, 0);
+    }
+
+    #[test]
+    fn an_answer_that_was_asked_for_before_its_purge_is_not_stored() {
+        let storage = Storage::default();
+        let asked = storage.epoch();
+        storage.purge(&choice(r#"{ "url": "http://origin.example/a" }"#));
+        assert!(!storage.insert(&stored("u", "/a", "", 100), asked));
+        assert!(storage.insert(&stored("u", "/b", "", 100), asked));
+        assert!(insert(&storage, &stored("u", "/a", "", 100)));
+
+        for _ in 0..=PURGES {
+            storage.purge(&choice(r#"{ "url": "http://origin.example/x" }"#));
+        }
+        assert!(
+            !storage.insert(&stored("u", "/c", "", 100), asked),
+            "too long ago"
+        );
     }
 }

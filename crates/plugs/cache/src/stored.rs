@@ -1,7 +1,7 @@
 //! A stored response.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hermes_http::ResponseHead;
@@ -11,6 +11,7 @@ use crate::body::Body;
 use crate::freshness::Freshness;
 use crate::name::ResourceName;
 use crate::selection::Selection;
+use crate::tags::Tags;
 
 /// Bytes that a stored response takes beside its head, its key and its content.
 #[doc(alias = "bound")]
@@ -37,8 +38,11 @@ pub(crate) struct Stored {
     /// The length of its content, where it is known.
     pub(crate) length: Option<u64>,
     pub(crate) stored_at: Instant,
-    /// Bytes that it takes.
-    pub(crate) size: usize,
+    pub(crate) tags: Tags,
+    /// Its place in the order of all responses of the process.
+    pub(crate) serial: u64,
+    /// Bytes of memory that it takes.
+    pub(crate) held: AtomicU64,
     /// It was asked for since it was looked at last, to be removed.
     pub(crate) is_used: AtomicBool,
     /// It is stored no longer.
@@ -54,10 +58,14 @@ impl Stored {
 
     /// The same content with other fields, as a 304 gave them.
     pub(crate) fn freshened(&self, head: ResponseHead, freshness: Freshness, now: Instant) -> Self {
+        // More tags than may be: those that it had.
+        let tags = Tags::of(&head.fields).unwrap_or_else(|| self.tags.clone());
         Self {
             shelf: self.shelf.clone(),
             selection: self.selection.clone(),
-            size: size(&head, &self.selection, self.length),
+            held: AtomicU64::new(size(&head, &self.selection, &tags, self.length)),
+            serial: next_serial(),
+            tags,
             head,
             freshness,
             body: self.body.clone(),
@@ -66,6 +74,11 @@ impl Stored {
             is_used: AtomicBool::new(true),
             is_gone: AtomicBool::new(false),
         }
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
     }
 
     /// Whether it may still be given.
@@ -81,9 +94,20 @@ impl Stored {
 }
 
 /// Bytes that a response takes.
-pub(crate) fn size(head: &ResponseHead, selection: &Selection, length: Option<u64>) -> usize {
-    let content = usize::try_from(length.unwrap_or(0)).unwrap_or(usize::MAX);
-    content.saturating_add(head.fields.footprint() + selection.size() + OVERHEAD)
+pub(crate) fn size(
+    head: &ResponseHead,
+    selection: &Selection,
+    tags: &Tags,
+    length: Option<u64>,
+) -> u64 {
+    let beside = head.fields.footprint() + selection.size() + tags.size() + OVERHEAD;
+    length.unwrap_or(0).saturating_add(beside as u64)
+}
+
+/// The next place in the order of all responses of the process.
+pub(crate) fn next_serial() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// How long a request waits for the answer to another one before it goes alone.
@@ -102,7 +126,9 @@ impl Stored {
             body: self.body.clone(),
             length,
             stored_at: self.stored_at,
-            size: size(&self.head, &self.selection, length),
+            held: AtomicU64::new(size(&self.head, &self.selection, &self.tags, length)),
+            serial: next_serial(),
+            tags: self.tags.clone(),
             is_used: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
         })

@@ -1,5 +1,6 @@
 //! Subcommands, one file each.
 
+pub mod cache;
 pub mod cert;
 pub mod channel;
 pub mod check;

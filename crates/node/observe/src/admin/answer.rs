@@ -34,6 +34,9 @@ const CONTENT_TIME: Duration = Duration::from_secs(10);
 /// The prefix of the name of a refusal.
 const WHY: &str = "/why/";
 
+/// The prefix of the name of a plug.
+const PLUGS: &str = "/plugs/";
+
 /// The media type of the metrics for clients that ask for OpenMetrics.
 const OPENMETRICS_TYPE: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -75,6 +78,9 @@ impl<C: Control> Answer for Admin<C> {
         }
         if let Some(id) = path.strip_prefix(WHY) {
             return self.why(id.to_owned()).await;
+        }
+        if let Some(name) = path.strip_prefix(PLUGS) {
+            return self.ask_plug(name.to_owned(), request).await;
         }
 
         match path.as_str() {
@@ -223,6 +229,20 @@ impl<C: Control> Admin<C> {
         judged(found, "the forecast")
     }
 
+    async fn ask_plug(&self, name: String, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let text = match content(request, CONTENT_BYTES, "the question").await {
+            Ok(text) => text,
+            Err(refused) => return refused,
+        };
+        let question = match serde_json::from_str(&text) {
+            Ok(question) => question,
+            Err(wrong) => return error(StatusCode::BAD_REQUEST, &format!("no JSON: {wrong}")),
+        };
+        let control = Arc::clone(&self.control);
+        let asked = move || control.ask_plug(&name, &question);
+        judged(tokio::task::spawn_blocking(asked).await, "the answer")
+    }
+
     async fn document(&self) -> Response<Full<Bytes>> {
         let control = Arc::clone(&self.control);
         let found = tokio::task::spawn_blocking(move || control.document()).await;
@@ -316,6 +336,7 @@ fn method_of(path: &str) -> Option<Method> {
         "/healthz" | "/readyz" | "/status" | "/exchanges" | "/refusals" | "/metrics" | "/usage"
         | "/config" => Some(Method::GET),
         path if path.starts_with(WHY) => Some(Method::GET),
+        path if path.starts_with(PLUGS) => Some(Method::POST),
         "/diff" | "/why" | "/reload" | "/confirm" | "/rollback" => Some(Method::POST),
         "/log" => Some(Method::PUT),
         _ => None,

@@ -16,6 +16,7 @@
 //! | `POST /why` | body: an exchange that is only supposed, as JSON; what would become of it, step by step |
 //! | `POST /confirm` | 200, or 409 when it is too late |
 //! | `POST /rollback` | as `/reload`; 409 where there is no earlier configuration |
+//! | `POST /plugs/NAME` | body: a question or an order to that plug, as JSON; 200, or 422 with the reason why not |
 //! | `PUT /log` | body: a log filter; 204, or 422 with what is wrong with it |
 //!
 //! Errors are `{"error": "..."}`. It proxies nothing, and shows no secret.
@@ -40,6 +41,7 @@ use std::time::Duration;
 
 use hermes_net::Watch;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::Telemetry;
 
@@ -115,6 +117,12 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// Why the question is invalid.
     fn suppose(&self, question: &str) -> Result<Self::Account, AdminRefusal>;
+
+    /// The answer of the plug of this name to a question or an order of the administrator; may block.
+    ///
+    /// # Errors
+    /// There is no such plug, or it refuses.
+    fn ask_plug(&self, name: &str, question: &Value) -> Result<Value, AdminRefusal>;
 
     /// Keeps the configuration in force.
     ///

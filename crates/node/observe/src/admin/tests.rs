@@ -76,6 +76,13 @@ impl Control for Node {
         Err(AdminRefusal::other(question))
     }
 
+    fn ask_plug(&self, name: &str, question: &Value) -> Result<Value, AdminRefusal> {
+        match name {
+            "cache" => Ok(json!({ "asked": question })),
+            _ => Err(AdminRefusal::other(format!("no plug {name}"))),
+        }
+    }
+
     fn confirm(&self) -> Result<Confirmation, AdminRefusal> {
         Ok(Confirmation {
             revision: 2,

@@ -3,6 +3,7 @@
 //! Plain control sequences and a dozen lines of terminal settings do what is needed here, so there is no library of
 //! widgets in the binary.
 
+mod caches;
 mod keys;
 mod rates;
 mod sample;

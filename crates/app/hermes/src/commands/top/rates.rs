@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::caches::CacheRate;
 use super::sample::Sample;
 
 /// Tunnels and requests that are shown at most, those that last longest.
@@ -21,6 +22,9 @@ pub struct Rates {
     pub routes: Vec<Rate>,
     /// Upstreams, by node.
     pub upstreams: Vec<Rate>,
+    /// Caches of nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<CacheRate>,
     /// Exchanges that are open longest.
     pub longest: Vec<Open>,
 }
@@ -162,6 +166,9 @@ impl Rates {
         }
 
         let list = said["exchanges"].as_array().into_iter().flatten();
+        let then = before.said.as_ref().unwrap_or(&Value::Null);
+        let rate = CacheRate::between(&node, then, said, seconds);
+        self.caches.extend(rate);
         self.longest
             .extend(list.map(|exchange| Open::of(&node, exchange)));
     }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use super::caches::CacheRate;
 use super::rates::{Flow, NodeRate, Rate, Rates};
 use crate::columns::{Column, cut, fit};
 use crate::output::terminal_size;
@@ -142,6 +143,8 @@ impl Screen {
             text.push_str(&self.table(title, header, &self.rows(list, rows), width));
         }
 
+        let caches: Vec<_> = rates.caches.iter().map(cache).collect();
+        text.push_str(&self.table("caches", &CACHES, &caches, width));
         let longest: Vec<_> = rates.longest.iter().take(rows).map(open).collect();
         text.push_str(&self.table("open longest", &OPEN, &longest, width));
         text
@@ -282,6 +285,16 @@ const UPSTREAMS: [Column; 9] = [
     Column::text("endpoints", 0),
 ];
 
+const CACHES: [Column; 7] = [
+    Column::text("node", 0),
+    Column::figure("hits/s", 0),
+    Column::figure("misses/s", 0),
+    Column::figure("hit %", 0),
+    Column::figure("since the start", 1),
+    Column::figure("responses", 0),
+    Column::figure("bytes", 0),
+];
+
 const OPEN: [Column; 7] = [
     Column::text("target", 0),
     Column::text("nodes", 1),
@@ -315,6 +328,19 @@ fn flow(flow: &Flow) -> [String; 4] {
         rate(flow.failures_per_second),
         bytes(flow.client_to_target_per_second),
         bytes(flow.target_to_client_per_second),
+    ]
+}
+
+fn cache(cache: &CacheRate) -> Vec<String> {
+    let percent = |percent: f64| format!("{percent:.1} %");
+    vec![
+        cache.node.clone(),
+        format!("{:.1}", cache.hits_per_second),
+        format!("{:.1}", cache.misses_per_second),
+        cache.hit_percent.map_or_else(|| "-".to_owned(), percent),
+        percent(cache.hit_percent_since_start),
+        cache.responses.to_string(),
+        table::bytes(cache.bytes),
     ]
 }
 

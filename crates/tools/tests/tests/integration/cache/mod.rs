@@ -1,6 +1,7 @@
 //! The cache between clients and origins, by the clients that people have.
 
 mod poisoning;
+mod purge;
 mod reuse;
 mod worked_example;
 
