@@ -26,7 +26,8 @@ pub const MAX_PAYLOAD: usize = 65_507;
 /// Payload that fits an Ethernet frame over IPv6. Larger ones are sent one by one where the MTU is unknown: the
 /// kernel refuses to segment beyond it, and such a refusal would switch GSO off for the socket's life.
 const ETHERNET_PAYLOAD: usize = 1500 - IPV6_UDP_HEADERS;
-/// Headers in front of a UDP payload, the longer family.
+/// Headers in front of a UDP payload, of each family.
+const IPV4_UDP_HEADERS: usize = 28;
 const IPV6_UDP_HEADERS: usize = 48;
 
 /// Datagrams, or an ICMP message about an earlier one: Linux reports the latter as an error condition alone.
@@ -189,6 +190,18 @@ impl UdpSocket {
                 mtu.saturating_sub(IPV6_UDP_HEADERS).min(MAX_PAYLOAD)
             })
         })
+    }
+
+    /// The largest payload that the route of a connected socket carries, in bytes, where the kernel knows it.
+    #[must_use]
+    pub fn path_payload(&self) -> Option<usize> {
+        let headers = if self.ipv6 {
+            IPV6_UDP_HEADERS
+        } else {
+            IPV4_UDP_HEADERS
+        };
+        let mtu = os::path_mtu(&self.io, self.remote?)?;
+        Some(mtu.saturating_sub(headers))
     }
 
     /// Our own address.

@@ -14,9 +14,11 @@ use hermes_net::shared_socket::{
     DatagramSocket, Forwarded, NextDatagrams, OtherProcesses, ReceivedRun,
 };
 use hermes_net::wake_gated::wake_gated;
-use hermes_net::{PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
+use hermes_net::{ErrorSockets, PeerAddress, RecvBatch, StreamInfo, UdpError, UdpSocket, Watch};
 use hermes_observe::DropReason;
-use hermes_packet::{Hold, NoRoom, PacketEnd, Queue, Session, SessionKey, SessionTarget, Sessions};
+use hermes_packet::{
+    CapturedFlow, Hold, NoRoom, PacketEnd, Queue, Session, SessionKey, SessionTarget, Sessions,
+};
 use hermes_plug::arrival::{Arrival, PacketArrival};
 use hermes_plug::opening_head::connect_udp;
 use tokio::time::Instant;
@@ -170,7 +172,11 @@ pub(super) enum AnswerWay {
     /// The one that datagrams come to.
     By(Arc<UdpSocket>),
     /// One of each target's address, since clients expect them from there.
-    OfTargets(AnsweringSockets),
+    OfTargets {
+        sockets: AnsweringSockets,
+        /// Those by which clients are told errors.
+        errors: Arc<ErrorSockets>,
+    },
 }
 
 /// Whose datagrams came, and how they are taken.
@@ -281,13 +287,7 @@ impl Share {
             return None;
         };
 
-        let session = Session::new(
-            flow.key.client,
-            flow.local,
-            self.answering(&flow.key.target)?,
-            rules.datagram_bounds(None),
-            &self.hold,
-        );
+        let session = self.session_of(&flow, rules)?;
         let session = Arc::new(if second { session.second() } else { session });
         self.sessions.enter(flow.key.clone(), session.clone());
         let source = Arc::new(StreamInfo {
@@ -318,14 +318,33 @@ impl Share {
         Some(session)
     }
 
+    /// A session of this flow; `None` where no socket can be had for its answers.
+    fn session_of(&self, flow: &ArrivedFlow, rules: &ListenerRules) -> Option<Session> {
+        let client = flow.key.client;
+        let session = Session::new(
+            client,
+            flow.local,
+            self.answering(&flow.key.target)?,
+            rules.datagram_bounds(None),
+            &self.hold,
+        );
+        match (&self.answers, &flow.key.target) {
+            (AnswerWay::OfTargets { errors, .. }, SessionTarget::Address(target)) => {
+                let captured = CapturedFlow::new(client, *target, errors.clone());
+                Some(session.of_captured(captured))
+            }
+            _ => Some(session),
+        }
+    }
+
     /// The socket that answers of a target leave by; `None` when there is none to be had.
     fn answering(&self, target: &SessionTarget) -> Option<Arc<UdpSocket>> {
         match (&self.answers, target) {
             (AnswerWay::By(socket), _) => Some(socket.clone()),
-            (AnswerWay::OfTargets(sockets), SessionTarget::Address(address)) => {
+            (AnswerWay::OfTargets { sockets, .. }, SessionTarget::Address(address)) => {
                 sockets.of(*address)
             }
-            (AnswerWay::OfTargets(_), _) => None,
+            (AnswerWay::OfTargets { .. }, _) => None,
         }
     }
 

@@ -106,7 +106,8 @@ impl PacketDirection<'_> {
     ) -> Result<Left, Broken> {
         let mut batch = Batch::with(sink.layout());
         let is_quic = sink.quic().is_some();
-        let mut due = is_quic.then(|| Box::pin(self.limits.due(self.to())));
+        let has_limits = is_quic || self.limits.may_narrow(self.from);
+        let mut due = has_limits.then(|| Box::pin(self.limits.due(self.to())));
         loop {
             // The opposite direction reads the same stream, and hears when it breaks. Asking here as well would wake this one for each frame
             // that leaves, though not for each QUIC datagram.
@@ -226,6 +227,9 @@ impl PacketDirection<'_> {
             self.moved(run.count as u64, run.bytes.len() as u64);
             if let Some(reason) = sent {
                 self.exchange.dropped(reason, 1);
+                if reason == DropReason::TooLarge {
+                    self.limits.narrowed(self.to());
+                }
             }
         }
 

@@ -27,6 +27,7 @@
 //! Specifications: RFC 9297 (datagrams and capsules), RFC 9298 (CONNECT-UDP), draft-ietf-masque-connect-udp-listen (Bind).
 
 mod broken;
+mod captured_flow;
 mod changes;
 mod connection_pins;
 mod device;
@@ -54,6 +55,7 @@ pub mod tun;
 mod udp_bind;
 
 pub use broken::{Broken, Side};
+pub use captured_flow::{CAPTURED_FLOOR, CapturedFlow};
 pub use changes::{AlterDatagram, DatagramChanges, DatagramFate};
 pub use connection_pins::ConnectionPins;
 pub use device::{

@@ -4,16 +4,18 @@
 //! it came from. That node then drops such datagrams itself, and tells the one before it; at last
 //! the node at the entry knows the limit. Senders of smaller datagrams are told nothing.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hermes_http::h3::DatagramSender;
+use hermes_net::UdpSocket;
 use hermes_proto::datagram_limit::NONE;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::Sink;
+use super::{PacketEnd, Session, Sink};
 use crate::broken::Side;
 
 /// Shortest time between two messages on one limit: a measured path changes in steps, and a capsule
@@ -36,12 +38,28 @@ struct Limit {
     quic: Option<(DatagramSender, usize)>,
     /// The largest packet that the end of this node takes which is there.
     largest: usize,
+    /// The end of this node which is there.
+    end: LimitedEnd,
     /// Whether that side understands messages about the other's limit.
     listens: bool,
     /// That side's own limit.
     heard: AtomicUsize,
     told: Mutex<SentLimit>,
     changed: Notify,
+}
+
+/// An end of this node, as far as limits go.
+enum LimitedEnd {
+    /// None, or one that says all by `largest`.
+    None,
+    /// A client, which is told how large its payloads may be.
+    Client(Arc<Session>),
+    /// A socket, whose route may carry less than it was sent.
+    Socket {
+        socket: Arc<UdpSocket>,
+        /// Whether it has refused a datagram for its length: only then its route is asked.
+        is_narrow: AtomicBool,
+    },
 }
 
 /// The limits that the other side was told.
@@ -77,6 +95,7 @@ impl Limits {
 
         limit.quic = sink.quic().map(|(quic, size)| (quic.clone(), size));
         limit.largest = sink.largest().unwrap_or(NONE);
+        limit.end = LimitedEnd::of(sink);
         limit.listens = listens;
         *limit.heard.get_mut() = NONE;
         let other = self.of(side.other());
@@ -119,6 +138,31 @@ impl Limits {
             of.changed.notify_one();
         }
         told.largest = told.largest.max(size);
+        drop(told);
+
+        if size > 0
+            && let LimitedEnd::Client(session) = &self.of(side.other()).end
+        {
+            session.refuse_larger(self.carries(side));
+        }
+    }
+
+    /// The socket of this side refused a datagram for its length, or heard of a router that did.
+    pub(crate) fn narrowed(&self, side: Side) {
+        let of = self.of(side);
+        if let LimitedEnd::Socket { is_narrow, .. } = &of.end {
+            is_narrow.store(true, Ordering::Relaxed);
+            let limit = of.own();
+            if limit < NONE {
+                self.exceeded(side, limit + 1);
+            }
+        }
+    }
+
+    /// Whether this side is a socket whose route may turn out to carry less, and the other one understands that.
+    pub(crate) fn may_narrow(&self, side: Side) -> bool {
+        let is_socket = matches!(self.of(side).end, LimitedEnd::Socket { .. });
+        is_socket && self.of(side.other()).listens
     }
 
     /// Waits until a limit has to be sent to this side. Dropping the future loses nothing.
@@ -185,6 +229,7 @@ impl Limit {
         Self {
             quic: None,
             largest: NONE,
+            end: LimitedEnd::None,
             listens: false,
             heard,
             told: Mutex::new(told),
@@ -192,11 +237,30 @@ impl Limit {
         }
     }
 
-    /// The largest payload of its QUIC datagrams, or of its device. UDP and capsules take any size.
+    /// The largest payload of its QUIC datagrams, of its device, or of the route of its socket, once that is known to be too little.
+    /// Capsules take any size.
     fn own(&self) -> usize {
-        match &self.quic {
-            Some((quic, context)) => quic.max_payload().saturating_sub(*context),
-            None => self.largest,
+        if let Some((quic, context)) = &self.quic {
+            return quic.max_payload().saturating_sub(*context);
+        }
+        match &self.end {
+            LimitedEnd::Socket { socket, is_narrow } if is_narrow.load(Ordering::Relaxed) => {
+                socket.path_payload().unwrap_or(NONE).min(NONE)
+            }
+            _ => self.largest,
+        }
+    }
+}
+
+impl LimitedEnd {
+    fn of(sink: &Sink) -> Self {
+        match sink {
+            Sink::End(PacketEnd::Session(session)) => Self::Client(session.clone()),
+            Sink::End(PacketEnd::Socket(socket, _)) => Self::Socket {
+                socket: socket.clone(),
+                is_narrow: AtomicBool::new(false),
+            },
+            Sink::End(PacketEnd::Device(..)) | Sink::Stream(_) => Self::None,
         }
     }
 }
@@ -243,6 +307,24 @@ mod tests {
         }
         let most = began.elapsed().as_secs() as usize + 1;
         assert!((2..=most).contains(&words), "{words} words");
+    }
+
+    #[tokio::test]
+    async fn a_side_is_told_how_much_the_route_of_a_socket_carries_once_that_was_too_little() {
+        let mut limits = limits();
+        let remote = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
+        let socket = Arc::new(UdpSocket::connected(remote).await.unwrap());
+        let carried = socket.path_payload().unwrap();
+        limits.target.end = LimitedEnd::Socket {
+            socket,
+            is_narrow: AtomicBool::new(false),
+        };
+        assert!(limits.may_narrow(Side::Target) && !limits.may_narrow(Side::Client));
+        assert_eq!(limits.carries(Side::Target), NONE);
+
+        limits.narrowed(Side::Target);
+        // Loopback carries more than any datagram has, unless its MTU was set lower.
+        assert_eq!(limits.carries(Side::Target), carried.min(NONE));
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::hold::HeldSession;
 use super::room::in_room;
-use super::{Bounds, ChargedBounds, Hold, Queue};
+use super::{Bounds, CapturedFlow, ChargedBounds, Hold, Queue};
 
 /// Bytes of one client that may wait once its tunnel is open: two of the batches that its listener takes at once, so that a
 /// burst is not lost between one task and the next.
@@ -63,6 +63,8 @@ enum SessionClient {
         socket: Arc<UdpSocket>,
         /// The bytes before each answer.
         header: Bytes,
+        /// The flow of which it is told errors, where it was captured.
+        captured: Option<Box<CapturedFlow>>,
     },
     /// A pair of ports behind a tunnel of IP.
     Flow(Box<dyn SessionFlow>),
@@ -75,6 +77,9 @@ pub(crate) trait SessionFlow: Send + Sync {
 
     /// Tells the sender at the ports that there is no tunnel, and why.
     fn refuse(&self, reason: &RefusalReason);
+
+    /// Tells the sender at the ports that payloads of more than this many bytes do not go on.
+    fn refuse_larger(&self, payload: usize);
 
     /// Sends datagrams of `segment` bytes, or one. A datagram that is too long, or finds no room, is lost.
     fn send(&self, data: &[u8], segment: Option<usize>);
@@ -127,6 +132,7 @@ impl Session {
             local,
             socket,
             header: Bytes::new(),
+            captured: None,
         };
         let queue = Queue::charged(&ChargedBounds {
             bounds,
@@ -144,6 +150,15 @@ impl Session {
     pub fn answered_with(mut self, answer_header: Bytes) -> Self {
         if let SessionClient::Address { header, .. } = &mut self.client {
             *header = answer_header;
+        }
+        self
+    }
+
+    /// The same, of a flow that was captured: its client is told errors of ICMP.
+    #[must_use]
+    pub fn of_captured(mut self, flow: CapturedFlow) -> Self {
+        if let SessionClient::Address { captured, .. } = &mut self.client {
+            *captured = Some(Box::new(flow));
         }
         self
     }
@@ -308,6 +323,19 @@ impl Session {
         self.ready.notify_one();
     }
 
+    /// Tells a client whose flow was captured that payloads of more than this many bytes do not go on. Others know of a tunnel, or are
+    /// of a `udp` listener, whose clients expect no errors about its target.
+    pub(crate) fn refuse_larger(&self, payload: usize) {
+        match &self.client {
+            SessionClient::Address { captured, .. } => {
+                if let Some(flow) = captured {
+                    flow.refuse_larger(payload);
+                }
+            }
+            SessionClient::Flow(flow) => flow.refuse_larger(payload),
+        }
+    }
+
     /// Takes datagrams back that cannot leave now; they come first again, and grow older.
     pub fn give_back(&self, taken: &mut Queue) {
         let mut queue = self.queue.lock();
@@ -341,6 +369,7 @@ impl Session {
                 local,
                 socket,
                 header,
+                ..
             } => {
                 let to = Some(*address);
                 if header.is_empty() {

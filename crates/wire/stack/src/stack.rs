@@ -288,6 +288,21 @@ impl Stack {
         }
     }
 
+    /// Tells the sender of a pair of UDP ports that payloads of more than this many bytes do not go on, as the router of a narrower
+    /// link does (RFC 1191, section 3; RFC 8201, section 3), and as often as errors may be told. One whose packets may be cut is told nothing.
+    pub fn refuse_larger(&mut self, flow: FlowId, payload: usize, now: Instant) {
+        let Some(udp) = self.udp.get(&flow).filter(|udp| udp.keeps_whole) else {
+            return;
+        };
+        let header = if udp.ends.here.is_ipv4() { IPV4 } else { IPV6 };
+        let mtu = header + UDP_HEADER + payload;
+        let error = IcmpError::TooBig {
+            mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
+        };
+        let about = build::udp(udp.ends.there, udp.ends.here, &[]);
+        self.answer_refused(&about, FlowRefusal::Error(error), now);
+    }
+
     /// Answers a datagram of a pair that was refused, as often as errors may be told.
     pub(crate) fn answer_refused(&mut self, packet: &[u8], refusal: FlowRefusal, now: Instant) {
         let refusal = match refusal {

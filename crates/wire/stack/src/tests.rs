@@ -724,6 +724,38 @@ fn another_mtu_counts_for_open_connections_and_for_datagrams() {
     assert_eq!(longest(&mut pair), 1400);
 }
 
+#[test]
+fn a_sender_learns_which_payloads_are_too_large_unless_its_packets_may_be_cut() {
+    let mut pair = Pair::new(0, 0);
+    let target = address("192.0.2.7:53");
+    let near = pair.near.open_udp(ip("10.7.0.2"), target, 3, pair.now);
+    let near = near.unwrap();
+    assert!(pair.near.send_datagram(near, &[7; 1300], pair.now));
+    let mut packet = pair.near.poll_transmit().unwrap();
+    let told = |pair: &mut Pair, packet: &[u8]| {
+        pair.far.handle_packet(packet, Checksums::Verify, pair.now);
+        let flow = std::iter::from_fn(|| pair.far.poll_event()).find_map(|event| match event {
+            StackEvent::Datagram { flow, .. } => Some(flow),
+            _ => None,
+        });
+        pair.far.refuse_larger(flow.unwrap(), 1200, pair.now);
+        pair.far.poll_transmit()
+    };
+
+    let error = told(&mut pair, &packet).unwrap();
+    let error = Packet::parse(&error).unwrap();
+    assert_eq!(error.destination(), ip("10.7.0.2"));
+    assert_eq!(error.payload()[..2], [3, 4], "fragmentation needed");
+    assert_eq!(error.payload()[6..8], 1228u16.to_be_bytes());
+
+    // The same without the flag that forbids to cut it.
+    packet[6] = 0;
+    packet[10..12].fill(0);
+    let sum = hermes_proto::ip::checksum::checksum(&packet[..20]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    assert!(told(&mut pair, &packet).is_none());
+}
+
 /// First segments of this many clients.
 fn first_segments(count: u16) -> Vec<Vec<u8>> {
     let now = Instant::now();

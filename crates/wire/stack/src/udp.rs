@@ -24,6 +24,8 @@ pub(crate) struct UdpFlow {
     pub(crate) due: Instant,
     /// The answer to its datagrams, once it was refused.
     pub(crate) refusal: Option<FlowRefusal>,
+    /// Whether its last packet was not to be cut on the way.
+    pub(crate) keeps_whole: bool,
 }
 
 impl UdpFlow {
@@ -38,6 +40,7 @@ impl UdpFlow {
             silence: UDP_SILENCE,
             due: now + UDP_SILENCE,
             refusal: None,
+            keeps_whole: false,
         }
     }
 }

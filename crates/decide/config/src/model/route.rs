@@ -308,8 +308,9 @@ pub struct Datagrams {
     /// Age at which a kept datagram is dropped. Default: 5s.
     #[serde(default)]
     pub hold_time: Option<Duration>,
-    /// The handling of datagrams of a `udp` listener that are too large for the QUIC datagrams of a
-    /// hop: `capsule` or `drop`.
+    /// The handling of datagrams of a `udp` or `capture` listener that are too large for the QUIC datagrams of a
+    /// hop: `capsule` or `drop`. Default: `capsule` for a `udp` listener, `drop` for a `capture` listener, whose
+    /// clients are told by ICMP.
     #[serde(default)]
     pub oversize: Option<Oversize>,
 }

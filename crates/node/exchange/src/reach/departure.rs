@@ -8,7 +8,7 @@ use hermes_config::model::{Oversize, Route};
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_observe::trace;
-use hermes_packet::Asked;
+use hermes_packet::{Asked, CAPTURED_FLOOR};
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
 use hermes_proto::fields::names::{FORWARDED, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
@@ -250,13 +250,19 @@ pub(crate) fn floor(routed: &Routed, head: &RequestHead) -> usize {
     if head.kind() == Kind::ConnectIp {
         return MIN_MTU_V6;
     }
+    let datagrams = routed.route.config.datagrams.as_ref();
+    if routed.listener.config.capture().is_some() {
+        // Its clients are told by ICMP how large their datagrams may be.
+        let stated = datagrams.and_then(|datagrams| datagrams.oversize);
+        return match stated {
+            Some(Oversize::Capsule) => datagram_floor::ALL,
+            Some(Oversize::Drop) | None => CAPTURED_FLOOR,
+        };
+    }
     if routed.listener.config.udp().is_none() {
         return datagram_floor::of(&head.fields);
     }
-    match routed
-        .listener
-        .oversize(routed.route.config.datagrams.as_ref())
-    {
+    match routed.listener.oversize(datagrams) {
         Oversize::Capsule => datagram_floor::ALL,
         Oversize::Drop => 0,
     }

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_admit::entrance::Entrance;
-use hermes_net::Watch;
 use hermes_net::host_capture::{CapturedSocket, DestinedDatagram};
 use hermes_net::memory::{Memory, Owner};
+use hermes_net::{ErrorSockets, Watch};
 use hermes_observe::DropReason;
 use hermes_packet::{Hold, SessionKey, SessionTarget, Sessions};
 use tokio::time::Instant;
@@ -36,7 +37,10 @@ pub(super) async fn serve(
     let share = Share {
         sessions: Sessions::default(),
         hold: Hold::new(Memory::node().owner(owner)),
-        answers: AnswerWay::OfTargets(AnsweringSockets::default()),
+        answers: AnswerWay::OfTargets {
+            sockets: AnsweringSockets::default(),
+            errors: Arc::new(errors(&entrance.rules.name)),
+        },
         own: None,
         watch: watch.clone(),
     };
@@ -61,6 +65,14 @@ pub(super) async fn serve(
         () = watch.forced() => {}
     }
     Ok(())
+}
+
+/// The sockets by which clients are told errors, as far as this process may have them.
+fn errors(listener: &str) -> ErrorSockets {
+    ErrorSockets::open().unwrap_or_else(|error| {
+        tracing::warn!(listener, %error, "clients are not told of datagrams that are too large for the way: give the process CAP_NET_RAW");
+        ErrorSockets::default()
+    })
 }
 
 /// Takes the datagrams that are there, up to a turn's.

@@ -33,6 +33,11 @@ impl SessionFlow for UdpFlow {
             .refuse(self.flow, flow_refusal::of_reason(reason));
     }
 
+    fn refuse_larger(&self, payload: usize) {
+        self.stack
+            .with(|stack, now| stack.refuse_larger(self.flow, payload, now));
+    }
+
     fn send(&self, data: &[u8], segment: Option<usize>) {
         let length = segment.unwrap_or(data.len()).max(1);
         self.stack.with(|stack, now| {

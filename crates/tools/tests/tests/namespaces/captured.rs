@@ -62,13 +62,28 @@ impl Place {
 
     /// The same, captured.
     fn captured(&self, topology: &Topology, words: &[&str]) -> Command {
+        self.captured_at(topology, "alice", words)
+    }
+
+    /// The same in this namespace.
+    pub(super) fn captured_at(
+        &self,
+        topology: &Topology,
+        namespace: &str,
+        words: &[&str],
+    ) -> Command {
         let hermes = self.folder.path().join("hermes");
         let hermes = hermes.to_str().unwrap();
         let mut all = vec![hermes, "exec", "--capture", "--socket"];
         let socket = self.socket();
         all.extend([socket.to_str().unwrap(), "--"]);
         all.extend(words);
-        self.rootless(topology, "alice", &all)
+        self.rootless(topology, namespace, &all)
+    }
+
+    /// The traffic of programs that ask at the socket of this place.
+    pub(super) fn capture(&self) -> String {
+        format!("exec: {}, users: [1000]", self.socket().display())
     }
 
     /// Has programs find themselves known as users of this machine.

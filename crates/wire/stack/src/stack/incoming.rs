@@ -115,6 +115,7 @@ impl Stack {
         };
         if let Some(udp) = self.udp.get_mut(&flow) {
             udp.last = now;
+            udp.keeps_whole = packet.keeps_whole();
             if let Some(refusal) = udp.refusal {
                 self.answer_refused(packet.bytes(), refusal, now);
                 return;

@@ -4,6 +4,7 @@ mod holds;
 mod listener;
 mod measured;
 pub(super) mod network;
+mod path_mtu;
 mod redirect;
 mod router;
 mod senders;

@@ -1,0 +1,196 @@
+//! Datagrams that are longer than the way carries: a captured program learns it as from a router on the way.
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::thread;
+
+use hermes_lab::topology::Topology;
+use hermes_tests::{Node, Pki, program};
+
+use super::super::captured::Place;
+use super::super::{command, within};
+use super::network::{SERVERS, as_user, networks, node, run};
+
+/// Sends datagrams that may not be cut until one is refused for its length, and prints the MTU that the kernel has learned, the largest
+/// payload that comes back, and whether one byte more is refused.
+const LEARN: &str = "
+import errno, socket, sys
+host, size = sys.argv[1], int(sys.argv[2])
+v6 = ':' in host
+level, discover, mtu, headers = (41, 23, 24, 48) if v6 else (0, 10, 14, 28)
+s = socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(level, discover, 2)
+s.settimeout(0.1)
+s.connect((host, 7000))
+def attempt(size):
+    try:
+        s.send(bytes(size))
+        return s.recv(2048) == str(size).encode()
+    except TimeoutError:
+        return False
+    except OSError as error:
+        if error.errno == errno.EMSGSIZE:
+            return error
+        return False
+def some(wanted):
+    return any(wanted() for _ in range(150))
+assert some(lambda: attempt(100) is True), 'nothing comes back'
+assert some(lambda: isinstance(attempt(size), OSError)), 'never refused'
+learned = s.getsockopt(level, mtu)
+fits = learned - headers
+assert some(lambda: attempt(fits) is True), f'{fits} bytes do not come back'
+print(learned, isinstance(attempt(fits + 1), OSError))
+";
+
+/// A server that answers each datagram with its length.
+fn lengths(topology: &Topology) {
+    for address in SERVERS {
+        let socket = within(topology, "server", move || {
+            UdpSocket::bind((address, 7000)).unwrap()
+        });
+        thread::spawn(move || {
+            let mut room = [0; 2048];
+            while let Ok((length, from)) = socket.recv_from(&mut room) {
+                drop(socket.send_to(length.to_string().as_bytes(), from));
+            }
+        });
+    }
+}
+
+/// Runs the program; returns the MTU that it has learned.
+fn learned(mut python: Command, address: &str, size: usize) -> usize {
+    let size = size.to_string();
+    let output = python.args(["-c", LEARN, address, &size]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{address}: {output:?}");
+    let (mtu, refuses_more) = said.trim().split_once(' ').unwrap();
+    assert_eq!(refuses_more, "True", "{address}: {said}");
+    mtu.parse().unwrap()
+}
+
+fn set_mtu(topology: &Topology, (one, other): (&str, &str), mtu: usize) {
+    for (namespace, device) in [(one, other), (other, one)] {
+        let set = format!("ip link set dev {device} mtu {mtu}");
+        run(topology, namespace, &set);
+    }
+}
+
+#[test]
+fn a_client_learns_the_mtu_of_the_link_behind_the_node() {
+    let topology = networks();
+    lengths(&topology);
+    set_mtu(&topology, ("router", "server"), 1400);
+    let node = node(&topology, "interfaces: client");
+
+    for address in SERVERS {
+        let client = command(&topology, "client", "/usr/bin/python3");
+        assert_eq!(learned(client, address, 1440), 1400);
+    }
+    assert!(node.metrics().contains("reason=\"too_large\""));
+}
+
+#[test]
+fn a_client_learns_the_mtu_of_the_link_behind_the_last_proxy() {
+    let topology = networks();
+    lengths(&topology);
+    set_mtu(&topology, ("router", "server"), 1400);
+    let hermes = program::path();
+    let start = |name, yaml: &str| {
+        let command = command(&topology, "router", hermes.to_str().unwrap());
+        Node::start_by(command, name, yaml)
+    };
+    let _last = start(
+        "last",
+        "
+        listeners: { chain: { http: 127.0.0.1:8402 } }
+        routes: [ { terminate: true } ]
+        egress: { allow: [10.0.2.0/24, \"fd02::/64\"] }
+        ",
+    );
+    let _second = start(
+        "second",
+        "
+        listeners: { chain: { http: 127.0.0.1:8401 } }
+        routes: [ { to: last } ]
+        upstreams: { last: { endpoints: [127.0.0.1:8402], http: 2 } }
+        ",
+    );
+    let _first = start(
+        "first",
+        "
+        listeners: { lan: { capture: { host: { interfaces: client } } } }
+        routes: [ { to: second } ]
+        upstreams: { second: { endpoints: [127.0.0.1:8401], http: 1 } }
+        ",
+    );
+    for address in SERVERS {
+        let client = command(&topology, "client", "/usr/bin/python3");
+        assert_eq!(learned(client, address, 1440), 1400);
+    }
+}
+
+/// A node on the router that captures this, and carries it over QUIC to a node where the server is.
+fn over_quic(topology: &Topology, capture: &str) -> (Node, Node, Pki) {
+    let pki = Pki::new();
+    let tls = pki.issue(&["10.0.2.2"]).yaml();
+    let hermes = program::path();
+    let start = |namespace, yaml: &str| {
+        let command = command(topology, namespace, hermes.to_str().unwrap());
+        Node::start_by(command, namespace, yaml)
+    };
+    let edge = start(
+        "server",
+        &format!(
+            "
+            listeners: {{ overlay: {{ http: 10.0.2.2:8443, public: true, insecure_trust: [10.0.2.0/24], tls: {{ {tls} }} }} }}
+            routes: [ {{ match: {{ kind: connect-udp }}, terminate: true }} ]
+            egress: {{ allow: [10.0.2.2/32, \"fd02::2/128\"] }}
+            "
+        ),
+    );
+    let entry = start(
+        "router",
+        &format!(
+            "
+            listeners: {{ lan: {{ capture: {{ {capture} }} }} }}
+            routes: [ {{ to: edge }} ]
+            upstreams: {{ edge: {{ endpoints: [\"10.0.2.2:8443\"], http: 3, tls: {{ ca_file: {} }} }} }}
+            ",
+            pki.ca().display()
+        ),
+    );
+    (entry, edge, pki)
+}
+
+#[test]
+fn clients_and_programs_learn_how_much_the_way_over_quic_carries() {
+    let topology = networks();
+    lengths(&topology);
+    let capture = "host: { interfaces: client, only: { users: 1000 } }";
+    let (_entry, _edge, _pki) = over_quic(&topology, capture);
+
+    for address in SERVERS {
+        let client = command(&topology, "client", "/usr/bin/python3");
+        let far = learned(client, address, 1452 - 8);
+        let program = as_user(&topology, 1000, "/usr/bin/python3");
+        let near = learned(program, address, 1452 - 8);
+        for mtu in [far, near] {
+            assert!((1260..1492).contains(&mtu), "{address}: {mtu}");
+        }
+    }
+}
+
+#[test]
+fn a_program_captured_without_rights_learns_how_much_the_way_over_quic_carries() {
+    let topology = networks();
+    lengths(&topology);
+    let place = Place::new();
+    let capture = place.capture();
+    let (_entry, _edge, _pki) = over_quic(&topology, &capture);
+
+    for address in SERVERS {
+        let program = place.captured_at(&topology, "router", &["/usr/bin/python3"]);
+        let mtu = learned(program, address, 1452 - 8);
+        assert!((1260..1492).contains(&mtu), "{address}: {mtu}");
+    }
+}
