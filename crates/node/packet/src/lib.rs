@@ -67,7 +67,7 @@ pub use hold::Hold;
 pub use limit::Limits;
 pub use queue::{Bounds, ChargedBounds, Queue};
 pub use received::Received;
-pub use session::{Early, Session};
+pub use session::{Early, Session, SessionFlow};
 pub use session_token::{Asked, Token};
 pub use sessions::{NoRoom, SessionKey, SessionTarget, Sessions};
 pub use sink::{CapsuleSink, Sink};

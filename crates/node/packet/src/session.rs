@@ -71,7 +71,7 @@ enum SessionClient {
 }
 
 /// A pair of UDP ports whose datagrams do not pass a socket. It is released with this.
-pub(crate) trait SessionFlow: Send + Sync {
+pub trait SessionFlow: Send + Sync {
     /// Keeps the ports through a silence of this length.
     fn outlast(&self, silence: Duration);
 
@@ -164,7 +164,7 @@ impl Session {
     }
 
     /// A session of a pair of ports in a stack, whose datagrams wait in this queue.
-    pub(crate) fn of_flow(flow: impl SessionFlow + 'static, queue: Queue) -> Self {
+    pub fn of_flow(flow: impl SessionFlow + 'static, queue: Queue) -> Self {
         Self::with(SessionClient::Flow(Box::new(flow)), queue)
     }
 
