@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use hermes_net::Stream;
-use hermes_proto::socks::{self, SocksError, SocksMethod, SocksReply, SocksVersion};
+use hermes_plug::Gate;
+use hermes_proto::socks::{self, SocksError, SocksMethod, SocksReply, SocksRequest, SocksVersion};
 use hermes_proto::socks6::{self, Socks6AuthReply, Socks6Error};
 use tokio::io::AsyncReadExt;
 use tokio::time::error::Elapsed;
@@ -38,6 +39,31 @@ pub(crate) enum HandshakeError {
     /// With these bytes, which say all.
     #[error("a request of SOCKS6 was answered without a connection")]
     Answered(Vec<u8>),
+}
+
+/// The wishes of a client about the protocols below SOCKS6 (8.1 of its draft).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StackOptions {
+    /// Whether it wants to hear of errors about its datagrams.
+    pub udp_errors: Option<bool>,
+}
+
+/// The end of a handshake.
+pub(crate) struct Shaken {
+    pub gate: Gate,
+    pub request: SocksRequest,
+    pub stack: StackOptions,
+}
+
+impl Shaken {
+    /// Of a version without such options.
+    pub fn new(gate: Gate, request: SocksRequest) -> Self {
+        Self {
+            gate,
+            request,
+            stack: StackOptions::default(),
+        }
+    }
 }
 
 /// A handshake with a client.

@@ -8,6 +8,7 @@ use hermes_plug::{Gate, Ingress, Serving};
 use hermes_proto::socks::{SocksCommand, SocksReply, SocksTarget, SocksVersion};
 
 use crate::association::associate;
+use crate::association::six::{self, DatagramPorts};
 use crate::bind;
 use crate::handshake::Handshake;
 use crate::held::{SocksClient, dismiss, unknown};
@@ -17,8 +18,15 @@ use crate::wish::Wish;
 /// Serves clients that speak SOCKS.
 #[derive(Debug, Default)]
 pub struct Socks {
-    /// Of SOCKS6, where that is served.
-    sessions: Option<Sessions6>,
+    /// SOCKS6, where that is served.
+    six: Option<Socks6>,
+}
+
+/// SOCKS6 of one program.
+#[derive(Debug, Default)]
+struct Socks6 {
+    sessions: Sessions6,
+    ports: DatagramPorts,
 }
 
 impl Socks {
@@ -26,8 +34,12 @@ impl Socks {
     #[must_use]
     pub fn experimental() -> Self {
         Self {
-            sessions: Some(Sessions6::default()),
+            six: Some(Socks6::default()),
         }
+    }
+
+    fn sessions(&self) -> Option<&Sessions6> {
+        self.six.as_ref().map(|six| &six.sessions)
     }
 }
 
@@ -35,24 +47,28 @@ impl Ingress for Socks {
     fn connection(&self, stream: Stream, gate: Gate) -> Serving<'_> {
         Box::pin(async move {
             // On the heap, so that a connection is no larger for having shaken hands.
-            let handshake = Handshake::new(stream, self.sessions.as_ref());
+            let handshake = Handshake::new(stream, self.sessions());
             let Some(wish) = Box::pin(handshake.wish(gate)).await else {
                 return;
             };
-            serve(wish).await;
+            serve(wish, self.six.as_ref()).await;
         })
     }
 }
 
-async fn serve(wish: Wish) {
+async fn serve(wish: Wish, six: Option<&Socks6>) {
     let Wish {
         stream,
         gate,
         request,
+        stack,
     } = wish;
 
     match request.command {
-        SocksCommand::Associate => associate(stream, &gate).await,
+        SocksCommand::Associate => match six.filter(|_| request.version == SocksVersion::V6) {
+            Some(six) => six::associate(stream, &gate, &six.ports, stack.udp_errors).await,
+            None => associate(stream, &gate).await,
+        },
         SocksCommand::Bind(target) => {
             gate.hand_in(bind::waiting(target, stream, request.version))
                 .await;

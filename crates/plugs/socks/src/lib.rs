@@ -4,7 +4,7 @@
 //! answered, and each destination of an association of UDP a CONNECT-UDP; the reply to a refusal says as much of its reason as SOCKS can. A
 //! password is checked as those of Basic are, before the client is told that it is right, and asked for again whenever the configuration changes.
 //!
-//! Listeners that are `experimental` take SOCKS6 too: passwords in the request, sessions, idempotence tokens, and bytes for the target right behind it.
+//! Listeners that are `experimental` take SOCKS6 too: passwords in the request, sessions, idempotence tokens, bytes for the target right behind it, and associations whose datagrams share the port of the listener.
 //!
 //! BIND is a CONNECT that waits for its target where the overlay ends (`Hermes-Listen`).
 //!
@@ -13,7 +13,7 @@
 //! Specifications: RFC 1928, RFC 1929, draft-olteanu-intarea-socks-6-11, and the memos of SOCKS4 and SOCKS4a. The messages are in
 //! [`hermes_proto::socks`] and [`hermes_proto::socks6`].
 //!
-//! Begin reading in `ingress`: `wish` finds out the wish of a client, `six` with `sessions` that of one of SOCKS6, `held` answers a connection, `bind` one that waits for its target, and `association` carries datagrams.
+//! Begin reading in `ingress`: `wish` finds out the wish of a client, `six` with `sessions` that of one of SOCKS6, `held` answers a connection, `bind` one that waits for its target, and `association` carries datagrams, those of SOCKS6 in `association::six`.
 
 mod association;
 mod bind;

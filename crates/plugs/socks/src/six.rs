@@ -12,7 +12,7 @@ use hermes_proto::socks6::{
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use crate::handshake::{Handshake, HandshakeError};
+use crate::handshake::{Handshake, HandshakeError, Shaken, StackOptions};
 use crate::held::unknown;
 use crate::sessions::{ID_BYTES, Party, Sessions6};
 
@@ -27,13 +27,13 @@ struct Known {
     session: Option<Socks6SessionId>,
 }
 
-/// Finds out who the client is and what it wants; `None` where that is done.
+/// Finds out who the client is and its wish.
 pub(crate) async fn shake(
     handshake: &mut Handshake<'_>,
     sessions: &Sessions6,
     gate: Gate,
     until: Instant,
-) -> Result<Option<(Gate, SocksRequest)>, HandshakeError> {
+) -> Result<Shaken, HandshakeError> {
     let request = handshake.read(until, MAX_MESSAGE, socks6::decode_request);
     let Socks6Request { command, options } = request.await?;
 
@@ -61,11 +61,20 @@ pub(crate) async fn shake(
     let command = match command {
         Socks6Command::Connect(target) => SocksCommand::Connect(target),
         Socks6Command::Bind(target) => SocksCommand::Bind(target),
+        Socks6Command::Associate => SocksCommand::Associate,
         Socks6Command::Noop => return answered(SocksReply::Succeeded),
         Socks6Command::Other(_) => return answered(SocksReply::CommandNotSupported),
     };
-    let version = SocksVersion::V6;
-    Ok(Some((known.gate, SocksRequest { version, command })))
+    Ok(Shaken {
+        gate: known.gate,
+        request: SocksRequest {
+            version: SocksVersion::V6,
+            command,
+        },
+        stack: StackOptions {
+            udp_errors: options.udp_errors,
+        },
+    })
 }
 
 /// A reply that ends the connection.

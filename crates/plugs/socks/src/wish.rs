@@ -11,7 +11,7 @@ use hermes_proto::socks6;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use crate::handshake::{Handshake, HandshakeError, MESSAGE_TIME};
+use crate::handshake::{Handshake, HandshakeError, MESSAGE_TIME, Shaken, StackOptions};
 use crate::six;
 
 /// A client that is known as far as it has to be, and has said its wish.
@@ -20,25 +20,26 @@ pub(crate) struct Wish {
     /// For exchanges of its user.
     pub gate: Gate,
     pub request: SocksRequest,
+    /// Of SOCKS6.
+    pub stack: StackOptions,
 }
 
 impl Handshake<'_> {
     /// Finds out who the client is and what it wants; one that is refused is told why, and gone.
     pub async fn wish(mut self, gate: Gate) -> Option<Wish> {
         match self.shake(gate).await {
-            Ok(Some((gate, request))) => {
+            Ok(shaken) => {
                 // A client may send what is for its target before it has the reply.
                 if !self.buffer.is_empty() {
                     self.stream.unread(Bytes::from(self.buffer));
                 }
-                let stream = self.stream;
                 Some(Wish {
-                    stream,
-                    gate,
-                    request,
+                    stream: self.stream,
+                    gate: shaken.gate,
+                    request: shaken.request,
+                    stack: shaken.stack,
                 })
             }
-            Ok(None) => None,
             Err(error) => {
                 tracing::debug!(peer = %self.stream.info().peer, "a client of SOCKS is refused: {error}");
                 self.refuse(&error).await;
@@ -47,7 +48,7 @@ impl Handshake<'_> {
         }
     }
 
-    async fn shake(&mut self, gate: Gate) -> Result<Option<(Gate, SocksRequest)>, HandshakeError> {
+    async fn shake(&mut self, gate: Gate) -> Result<Shaken, HandshakeError> {
         let until = Instant::now() + MESSAGE_TIME;
         let first = self.read(until, 1, |bytes| {
             Ok::<_, SocksError>(bytes.first().map(|first| (*first, 0)))
@@ -67,7 +68,7 @@ impl Handshake<'_> {
             SocksHello::Request(_) if gate.requires_password() == Some(true) => {
                 return Err(HandshakeError::NoPassword);
             }
-            SocksHello::Request(request) => return Ok(Some((gate, request))),
+            SocksHello::Request(request) => return Ok(Shaken::new(gate, request)),
         };
 
         let method = choose(methods, gate.requires_password());
@@ -84,7 +85,7 @@ impl Handshake<'_> {
         };
         let until = Instant::now() + MESSAGE_TIME;
         let request = self.read(until, MAX_MESSAGE, socks::decode_request);
-        Ok(Some((gate, request.await?)))
+        Ok(Shaken::new(gate, request.await?))
     }
 
     /// Reads a password and has it checked.

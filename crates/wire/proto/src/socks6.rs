@@ -4,8 +4,8 @@
 //! client, then how the wish ended. A decoder is given all bytes that have come and says how many of them the message took, or `None` while bytes
 //! are missing. Nothing is decoded before all of a message is there, and no message is longer than [`MAX_MESSAGE`].
 //!
-//! Not here: BIND and UDP ASSOCIATE, authentication in more than one round trip, and the options of the stack but that of TCP Fast Open. Options that
-//! are not known are passed over (section 8).
+//! Not here: authentication in more than one round trip, and the options of the stack but those of TCP Fast Open and of errors about datagrams.
+//! Options that are not known are passed over (section 8).
 //!
 //! Where -11 says two things, one is written and both are read: the ID of a new session is in the first reply, as 8.4 has it (8.4.1 names the second), and the length of an Idempotence Expenditure is 8, as its text has it, not 4, as its picture has it.
 
@@ -14,8 +14,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::host;
 use crate::socks::{SocksReply, SocksTarget};
 
+mod association;
 mod options;
 
+pub use association::{
+    MAX_ASSOCIATION_MESSAGE, Socks6AssociationContent, Socks6AssociationMessage, Socks6Datagram,
+    Socks6DatagramError, Socks6ErrorCode, association_message_length, decode_association_message,
+    encode_association_confirmation, encode_association_initialization, encode_datagram_error,
+    encode_datagram_header, push_datagram,
+};
 pub use options::{
     Socks6Credentials, Socks6ReplyOption, Socks6RequestOptions, Socks6SessionId, Socks6Window,
 };
@@ -70,6 +77,9 @@ pub enum Socks6Error {
     /// An option that may be there once is there again, with another content.
     #[error("the option {0} is there twice")]
     Repeated(u16),
+    /// A message of an association of UDP that is none.
+    #[error("the message {0} of an association is not as the draft has it")]
+    BadMessage(u8),
 }
 
 impl Socks6Error {
@@ -79,9 +89,11 @@ impl Socks6Error {
         match self {
             Self::UnknownAddressType(_) => SocksReply::AddressTypeNotSupported,
             Self::BadName(_) | Self::NotText => SocksReply::HostUnreachable,
-            Self::UnknownVersion(_) | Self::TooLong(_) | Self::BadOption(_) | Self::Repeated(_) => {
-                SocksReply::GeneralFailure
-            }
+            Self::UnknownVersion(_)
+            | Self::TooLong(_)
+            | Self::BadOption(_)
+            | Self::Repeated(_)
+            | Self::BadMessage(_) => SocksReply::GeneralFailure,
         }
     }
 }
@@ -95,7 +107,9 @@ pub enum Socks6Command {
     Connect(SocksTarget),
     /// A connection from this target.
     Bind(SocksTarget),
-    /// Another one, which is not served: UDP ASSOCIATE (3), or one that the draft has not.
+    /// A socket for datagrams. The address that the client would like it to have is passed over.
+    Associate,
+    /// One that the draft has not.
     Other(u8),
 }
 
@@ -153,6 +167,7 @@ pub fn decode_request(bytes: &[u8]) -> Decoded6<Socks6Request> {
         0 => Socks6Command::Noop,
         1 => Socks6Command::Connect(target(parts.address, parts.port)?),
         2 => Socks6Command::Bind(target(parts.address, parts.port)?),
+        3 => Socks6Command::Associate,
         other => Socks6Command::Other(other),
     };
     Ok(Some((Socks6Request { command, options }, parts.length)))
@@ -164,6 +179,8 @@ pub fn encode_request(request: &Socks6Request) -> Vec<u8> {
     let options = request.options.encode();
     match &request.command {
         Socks6Command::Noop => encode_message(0, &Host::Address(UNKNOWN), 0, &options),
+        // Section 4: all zeros where the client wants no address of its own.
+        Socks6Command::Associate => encode_message(3, &Host::Address(UNKNOWN), 0, &options),
         Socks6Command::Other(code) => encode_message(*code, &Host::Address(UNKNOWN), 0, &options),
         Socks6Command::Connect(target) => encode_target(1, target, &options),
         Socks6Command::Bind(target) => encode_target(2, target, &options),
@@ -385,6 +402,7 @@ pub(crate) fn fuzz_one(data: &[u8]) {
     {
         assert_eq!(host::parse(&target.host), Ok(target.host.clone()));
     }
+    association::fuzz_one(data);
     if data.len() >= MAX_MESSAGE {
         assert_ne!(decode_request(data), Ok(None));
         assert_ne!(decode_operation_reply(data), Ok(None));

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, Outgoing};
 use hermes_net::{RecvBatch, Stream, UdpError, UdpSocket};
 use hermes_proto::capsule::{CapsuleDecoder, CapsuleType};
@@ -62,36 +62,24 @@ impl Relayed {
 
 /// Sends the payloads of capsules.
 async fn leave(socket: &UdpSocket, header: Vec<u8>, incoming: &mut Incoming) {
-    let mut decoder = CapsuleDecoder::new(MAX_UDP_CAPSULE);
+    let mut payloads = Payloads::new(incoming);
     let mut datagram = header;
     let start = datagram.len();
-    while let Some(Ok(frame)) = incoming.frame().await {
-        let Frame::Data(data) = frame else { continue };
-        decoder.push(data);
-        loop {
-            let capsule = match decoder.next() {
-                Ok(Some(capsule)) => capsule,
-                Ok(None) => break,
-                Err(_) => return,
-            };
-            // Types that are not known are passed over (RFC 9297, 3.2).
-            if capsule.kind != CapsuleType::Datagram {
-                continue;
-            }
-            let Ok(udp) = UdpDatagram::decode(capsule.value) else {
-                return;
-            };
-            if udp.context != UDP_CONTEXT {
-                continue;
-            }
-            datagram.truncate(start);
-            datagram.extend(&udp.payload);
-            match socket.send_segments(None, &datagram, None).await {
-                // One that does not fit is lost, as on any path.
-                Ok(()) | Err(UdpError::TooLarge | UdpError::Dropped) => {}
-                Err(_) => return,
-            }
+    while let Some(payload) = payloads.next().await {
+        datagram.truncate(start);
+        datagram.extend(&payload);
+        if !sent(socket, &datagram).await {
+            return;
         }
+    }
+}
+
+/// Sends a datagram; false where the socket is broken.
+pub(super) async fn sent(socket: &UdpSocket, datagram: &[u8]) -> bool {
+    match socket.send_segments(None, datagram, None).await {
+        // One that does not fit is lost, as on any path.
+        Ok(()) | Err(UdpError::TooLarge | UdpError::Dropped) => true,
+        Err(_) => false,
     }
 }
 
@@ -115,15 +103,54 @@ async fn come(socket: &UdpSocket, target: &SocksTarget, outgoing: &mut Outgoing)
                 let _ = encode_udp_capsule(&datagram[length..], &mut capsules);
             }
         }
-        let sent = outgoing.data(capsules.split().freeze(), false).await;
-        if sent.is_err() || outgoing.flush().await.is_err() {
+        if !passed_on(&mut capsules, outgoing).await {
             return;
         }
     }
 }
 
+/// Passes capsules on to the rest of the node; false where it has ended.
+pub(super) async fn passed_on(capsules: &mut BytesMut, outgoing: &mut Outgoing) -> bool {
+    let sent = outgoing.data(capsules.split().freeze(), false).await;
+    sent.is_ok() && outgoing.flush().await.is_ok()
+}
+
+/// The payloads of the capsules of a stream.
+pub(super) struct Payloads<'a> {
+    incoming: &'a mut Incoming,
+    decoder: CapsuleDecoder,
+}
+
+impl<'a> Payloads<'a> {
+    pub(super) fn new(incoming: &'a mut Incoming) -> Self {
+        Self {
+            incoming,
+            decoder: CapsuleDecoder::new(MAX_UDP_CAPSULE),
+        }
+    }
+
+    /// The next one; `None` at the end, or where it is broken.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            while let Some(capsule) = self.decoder.next().ok()? {
+                // Types that are not known are passed over (RFC 9297, 3.2).
+                if capsule.kind != CapsuleType::Datagram {
+                    continue;
+                }
+                let udp = UdpDatagram::decode(capsule.value).ok()?;
+                if udp.context == UDP_CONTEXT {
+                    return Some(udp.payload);
+                }
+            }
+            if let Frame::Data(data) = self.incoming.frame().await?.ok()? {
+                self.decoder.push(data);
+            }
+        }
+    }
+}
+
 /// Whether a datagram is the target's: another peer was never spoken to. Of a name the proxy alone knows the address.
-fn is_of(source: &SocksTarget, target: &SocksTarget) -> bool {
+pub(super) fn is_of(source: &SocksTarget, target: &SocksTarget) -> bool {
     let is_address = target.host.parse::<IpAddr>().is_ok();
     source.port == target.port && (!is_address || source.host == target.host)
 }

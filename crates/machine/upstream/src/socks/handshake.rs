@@ -10,8 +10,8 @@ use hermes_proto::socks::{
     MAX_MESSAGE, SocksCommand, SocksError, SocksMethod, SocksPassword, SocksReply,
 };
 use hermes_proto::socks6::{
-    self, Socks6Command, Socks6Credentials, Socks6Error, Socks6ReplyOption, Socks6Request,
-    Socks6RequestOptions,
+    self, MAX_ASSOCIATION_MESSAGE, Socks6Command, Socks6Credentials, Socks6Error,
+    Socks6ReplyOption, Socks6Request, Socks6RequestOptions,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -26,6 +26,8 @@ pub(super) struct Served {
     pub(super) stream: Stream,
     /// The proxy's address for the wish.
     pub(super) bound: Option<SocketAddr>,
+    /// The association of SOCKS6 that has begun.
+    pub(super) association: Option<u64>,
 }
 
 /// Why a proxy has not served a wish.
@@ -159,27 +161,31 @@ impl Handshake {
         command: &SocksCommand,
         is_early: bool,
     ) -> Result<Served, Failed> {
-        let SocksCommand::Connect(target) = command else {
-            return Err(Failed::Refused(SocksReply::CommandNotSupported));
+        let command = match command {
+            SocksCommand::Connect(target) => Socks6Command::Connect(target.clone()),
+            SocksCommand::Bind(target) => Socks6Command::Bind(target.clone()),
+            SocksCommand::Associate => Socks6Command::Associate,
         };
+        let is_association = command == Socks6Command::Associate;
         let credentials = password.map(|password| Socks6Credentials {
             user: password.user.as_bytes().to_vec(),
             password: password.password.as_bytes().to_vec(),
         });
         let request = Socks6Request {
-            command: Socks6Command::Connect(target.clone()),
+            command,
             options: Socks6RequestOptions {
                 credentials,
                 ..Socks6RequestOptions::default()
             },
         };
         self.write(&socks6::encode_request(&request)).await?;
-        if is_early {
+        if is_early && !is_association {
             let info = StreamInfo::clone(self.stream.info());
             let stream = Box::new(OptimisticStream::new(self.stream));
             return Ok(Served {
                 stream: Stream::other(stream, info),
                 bound: None,
+                association: None,
             });
         }
 
@@ -197,7 +203,19 @@ impl Handshake {
         let reply = self
             .read(socks6::MAX_MESSAGE, socks6::decode_operation_reply)
             .await?;
-        self.served(reply.reply, reply.bound)
+        if !is_association || reply.reply != SocksReply::Succeeded {
+            return self.served(reply.reply, reply.bound);
+        }
+
+        let begun = self.read(MAX_ASSOCIATION_MESSAGE, |bytes| {
+            let decoded = socks6::decode_association_message(bytes)?;
+            Ok::<_, Socks6Error>(decoded.map(|(begun, length)| (begun.association, length)))
+        });
+        let association = Some(begun.await?);
+        Ok(Served {
+            association,
+            ..self.served(reply.reply, reply.bound)?
+        })
     }
 
     fn served(mut self, reply: SocksReply, bound: Option<SocketAddr>) -> Result<Served, Failed> {
@@ -211,6 +229,7 @@ impl Handshake {
         Ok(Served {
             stream: self.stream,
             bound,
+            association: None,
         })
     }
 

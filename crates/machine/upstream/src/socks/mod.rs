@@ -4,6 +4,7 @@
 //! endpoints take turns, are reached `via` other proxies, and under TLS where the upstream says so.
 
 mod association;
+mod association6;
 mod handshake;
 mod optimistic;
 
@@ -26,6 +27,7 @@ use crate::reached::Bounds;
 use crate::socks_hop::SocksHop;
 use crate::tunnel::Tunnel;
 use crate::upstream::Upstream;
+use association6::Relayed6;
 use handshake::{Failed, Served};
 
 /// What a tunnel through a proxy of SOCKS is for.
@@ -154,29 +156,42 @@ pub(crate) async fn associate(
     let opened = open(reach, wanted, attempts, &SocksCommand::Associate).await?;
     let fail = |reason: String| handshake::failure(&wanted.name(), &opened.endpoint, reason);
 
-    // RFC 1928 does not say it, but proxies write zeros where they mean the address that they were reached at.
-    let mut relay = opened
-        .served
-        .bound
-        .ok_or_else(|| fail("it named no address for datagrams".to_owned()))?;
-    if relay.ip().is_unspecified() {
-        let proxy = opened
-            .address
-            .ok_or_else(|| fail("it named no address for datagrams".to_owned()))?;
-        relay.set_ip(proxy.ip());
-    }
-
-    let relayed = association::Relayed::begin(relay, wanted, opened.served.stream).await;
-    let relayed = relayed.map_err(|error| fail(error.to_string()))?;
     let (to_proxy, from_node) = pipe(None);
     let (to_node, from_proxy) = pipe(None);
-    reach.tunnels().spawn(relayed.carry(from_node, to_node));
+    let Served {
+        stream,
+        bound,
+        association,
+    } = opened.served;
+    if let Some(association) = association {
+        // In clear text only where the connection is; its port is that of connections, unless it is behind another proxy.
+        let port = opened.address.filter(|_| !wanted.upstream.is_tls());
+        let begun = Relayed6::begin(stream, association, port, wanted).await;
+        let relayed = begun.map_err(|error| fail(error.to_string()))?;
+        reach.tunnels().spawn(relayed.carry(from_node, to_node));
+    } else {
+        let relay = relay(bound, opened.address)
+            .ok_or_else(|| fail("it named no address for datagrams".to_owned()))?;
+        let begun = association::Relayed::begin(relay, wanted, stream).await;
+        let relayed = begun.map_err(|error| fail(error.to_string()))?;
+        reach.tunnels().spawn(relayed.carry(from_node, to_node));
+    }
     Ok(Associated {
         streams: Box::new((from_proxy, to_proxy)),
         endpoint: opened.endpoint,
         address: opened.address,
         active: opened.active,
     })
+}
+
+/// Where the datagrams of an association of SOCKS5 go.
+fn relay(bound: Option<SocketAddr>, proxy: Option<SocketAddr>) -> Option<SocketAddr> {
+    let mut relay = bound?;
+    // RFC 1928 does not say it, but proxies write zeros where they mean the address that they were reached at.
+    if relay.ip().is_unspecified() {
+        relay.set_ip(proxy?.ip());
+    }
+    Some(relay)
 }
 
 /// Has one of the proxies serve a wish.

@@ -10,9 +10,10 @@ use super::node::{ASKED, Node, OPEN, address, request, request_of};
 const ASSOCIATE: u8 = 3;
 
 /// A server that answers with its name before what it was asked.
-async fn server(name: &'static str) -> SocketAddr {
+pub async fn server(name: &str) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
+    let name = name.to_owned();
     tokio::spawn(async move {
         let mut room = [0; 2000];
         while let Ok((length, peer)) = socket.recv_from(&mut room).await {
@@ -23,7 +24,7 @@ async fn server(name: &'static str) -> SocketAddr {
     address
 }
 
-fn datagram(target: SocketAddr, payload: &str) -> Vec<u8> {
+pub fn datagram(target: SocketAddr, payload: &str) -> Vec<u8> {
     let mut bytes = vec![0; 3];
     bytes.extend(address(target));
     bytes.extend(payload.as_bytes());
@@ -38,7 +39,7 @@ fn relay(answered: &[u8]) -> SocketAddr {
 }
 
 /// The control connection of an association, and a socket that speaks with it.
-async fn associate(node: &Node) -> (TcpStream, UdpSocket) {
+pub async fn associate(node: &Node) -> (TcpStream, UdpSocket) {
     let said = request(ASSOCIATE, &address(([0, 0, 0, 0], 0).into()));
     let (control, answered) = node.answer(&said, 12).await;
     assert_eq!(answered[..4], [5, 0, 5, 0]);
@@ -49,7 +50,7 @@ async fn associate(node: &Node) -> (TcpStream, UdpSocket) {
     (control, client)
 }
 
-async fn heard(client: &UdpSocket) -> Vec<u8> {
+pub async fn heard(client: &UdpSocket) -> Vec<u8> {
     let mut room = [0; 2000];
     let received = tokio::time::timeout(Duration::from_secs(20), client.recv(&mut room)).await;
     let length = received.expect("an answer in time").unwrap();

@@ -1,7 +1,7 @@
 //! Proxies of SOCKS behind a node: microsocks and dante, and another node.
 
 use std::fs::Permissions;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
+use super::associations::{associate, datagram, heard};
 use super::node::{ASKED, CLOSED, Node, OPEN, address, bytes, echo, request, serve_echo};
 
 const SUCCEEDED: [u8; 12] = [5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -189,27 +190,34 @@ async fn datagrams_pass_a_proxy_by_an_association() {
     });
 
     let peer = Peer::dante().await;
-    let last = Node::start("socks-hop-last", OPEN);
-    for (name, proxy) in [
-        ("socks-hop-udp", peer.address),
-        ("socks-hop-two", last.address()),
+    let last = Node::start(
+        "socks-hop-last",
+        &OPEN.replace(":0 ", ":0, experimental: true "),
+    );
+    let six = "socks: { version: 6, experimental: true }";
+    for (name, proxy, version) in [
+        ("socks-hop-udp", peer.address, "socks: 5"),
+        ("socks-hop-two", last.address(), "socks: 5"),
+        ("socks-hop-two-6", last.address(), six),
     ] {
-        let node = Node::start(name, &before(proxy, ""));
-        let any = address((Ipv4Addr::UNSPECIFIED, 0).into());
-        let (_control, answered) = node.answer(&request(3, &any), 12).await;
-        assert_eq!(answered[..4], [5, 0, 5, 0]);
-        let port = u16::from_be_bytes([answered[10], answered[11]]);
-        let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let said = [&[0, 0, 0][..], &address(target), b"ping"].concat();
-        client.send_to(&said, ("127.0.0.1", port)).await.unwrap();
-        let mut room = [0; 2000];
-        let heard = tokio::time::timeout(Duration::from_secs(20), client.recv(&mut room)).await;
-        let length = heard
-            .unwrap_or_else(|_| panic!("{name}: {}", peer.log()))
-            .unwrap();
-        assert_eq!(room[..length], said, "{name}");
+        let node = Node::start(name, &before(proxy, "").replace("socks: 5", version));
+        let (_control, client) = associate(&node).await;
+        let said = datagram(target, "ping");
+        client.send(&said).await.unwrap();
+        assert_eq!(heard(&client).await, said, "{name}: {}", peer.log());
         node.end().await;
     }
+
+    // Where the port of the proxy does not answer, datagrams pass by its connection.
+    let taken = UdpSocket::bind(last.address()).await.unwrap();
+    let yaml = before(last.address(), "").replace("socks: 5", six);
+    let node = Node::start("socks-hop-two-6-connection", &yaml);
+    let (_control, client) = associate(&node).await;
+    let said = datagram(target, "ping");
+    client.send(&said).await.unwrap();
+    assert_eq!(heard(&client).await, said);
+    assert!(taken.try_recv(&mut [0; 100]).is_ok(), "it was asked before");
+    node.end().await;
     last.end().await;
 }
 

@@ -11,3 +11,4 @@ mod node;
 mod passwords;
 mod programs;
 mod six;
+mod six_datagrams;

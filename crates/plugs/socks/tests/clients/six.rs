@@ -4,18 +4,18 @@ use super::node::{ASKED, CLOSED, Node, OPEN, bytes, echo};
 use tokio::io::AsyncWriteExt;
 
 /// The first reply to a client that may go on, and to one that may not.
-const KNOWN: [u8; 4] = [6, 0, 0, 0];
-const SUCCEEDED: [u8; 12] = [6, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+pub const KNOWN: [u8; 4] = [6, 0, 0, 0];
+pub const SUCCEEDED: [u8; 12] = [6, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
 
 const NOOP: u8 = 0;
 const CONNECT: u8 = 1;
 
-fn experimental(yaml: &str) -> String {
+pub fn experimental(yaml: &str) -> String {
     yaml.replace("127.0.0.1:0", "127.0.0.1:0, experimental: true")
 }
 
 /// A request for an address of IPv4.
-fn request(command: u8, target: std::net::SocketAddr, options: &[&[u8]]) -> Vec<u8> {
+pub fn request(command: u8, target: std::net::SocketAddr, options: &[&[u8]]) -> Vec<u8> {
     let std::net::SocketAddr::V4(target) = target else {
         panic!("{target} is no address of IPv4");
     };
@@ -30,12 +30,12 @@ fn request(command: u8, target: std::net::SocketAddr, options: &[&[u8]]) -> Vec<
     said
 }
 
-fn nowhere() -> std::net::SocketAddr {
+pub fn nowhere() -> std::net::SocketAddr {
     ([0, 0, 0, 0], 0).into()
 }
 
 /// An option, padded to a multiple of 4 bytes.
-fn option(kind: u16, data: &[u8]) -> Vec<u8> {
+pub fn option(kind: u16, data: &[u8]) -> Vec<u8> {
     let length = (4 + data.len()).next_multiple_of(4);
     let mut option = kind.to_be_bytes().to_vec();
     option.extend(u16::try_from(length).unwrap().to_be_bytes());
@@ -108,7 +108,7 @@ async fn names_and_refusals_are_as_in_other_versions() {
         (request(CONNECT, outside, &[]), 2),
         (request(CONNECT, nowhere(), &[]), 1),
         (request(2, target, &[]), 2),
-        (request(3, target, &[]), 7),
+        (request(9, target, &[]), 7),
         (request(NOOP, nowhere(), &[]), 0),
     ] {
         let (_, answered) = node.answer(&said, usize::MAX).await;

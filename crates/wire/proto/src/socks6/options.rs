@@ -27,6 +27,13 @@ const PASSWORD: u8 = 2;
 /// Leg, level and code of TCP Fast Open, from the proxy to the target (8.1.5).
 const FAST_OPEN: [u8; 2] = [2 << 6 | 4, 1];
 
+/// Leg, level and code of errors about datagrams, from the targets to the proxy (8.1.8).
+const UDP_ERRORS: [u8; 2] = [2 << 6 | 5, 1];
+
+/// Errors about datagrams are not passed on, or they are.
+const UNAVAILABLE: u8 = 1;
+const AVAILABLE: u8 = 2;
+
 /// Bytes of the ID of a session.
 #[doc(alias = "bound")]
 const MAX_SESSION_ID: usize = 64;
@@ -109,6 +116,8 @@ pub struct Socks6RequestOptions {
     pub token: Option<u32>,
     /// TCP Fast Open towards the target is asked for, with at most so many bytes; 0 says any number.
     pub fast_open: Option<u16>,
+    /// Whether the client wants to hear of errors about its datagrams, where it says so.
+    pub udp_errors: Option<bool>,
 }
 
 /// An option of a reply.
@@ -130,6 +139,8 @@ pub enum Socks6ReplyOption {
     TokenAccepted,
     /// The token was spent before, or is none of the window.
     TokenRejected,
+    /// Whether the client is told of errors about its datagrams (8.1.8).
+    UdpErrors(bool),
 }
 
 /// One option as it is written: its kind, and the bytes behind its length.
@@ -195,6 +206,9 @@ pub(super) fn decode_request_options(bytes: &[u8]) -> Result<Socks6RequestOption
                 if let Some(bytes) = fast_open(data) {
                     once(kind, &mut known.fast_open, bytes)?;
                 }
+                if let Some(wanted) = udp_errors(data) {
+                    once(kind, &mut known.udp_errors, wanted)?;
+                }
             }
             // Section 8: MUST be ignored.
             _ => {}
@@ -235,6 +249,27 @@ fn fast_open(data: &[u8]) -> Option<u16> {
     (*start == FAST_OPEN).then(|| u16::from_be_bytes(size))
 }
 
+fn udp_errors(data: &[u8]) -> Option<bool> {
+    let [leg_level, code, availability, _] = *data else {
+        return None;
+    };
+    match availability {
+        _ if [leg_level, code] != UDP_ERRORS => None,
+        UNAVAILABLE => Some(false),
+        AVAILABLE => Some(true),
+        _ => None,
+    }
+}
+
+fn push_udp_errors(is_available: bool, into: &mut Vec<u8>) {
+    let availability = match is_available {
+        true => AVAILABLE,
+        false => UNAVAILABLE,
+    };
+    let [leg_level, code] = UDP_ERRORS;
+    push(STACK, &[leg_level, code, availability, 0], into);
+}
+
 impl Socks6RequestOptions {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut options = Vec::new();
@@ -270,6 +305,9 @@ impl Socks6RequestOptions {
             let data = [FAST_OPEN, bytes.to_be_bytes()].concat();
             push(STACK, &data, &mut options);
         }
+        if let Some(wanted) = self.udp_errors {
+            push_udp_errors(wanted, &mut options);
+        }
         options
     }
 }
@@ -298,6 +336,10 @@ pub(super) fn decode_reply_options(bytes: &[u8]) -> Result<Vec<Socks6ReplyOption
             }
             (TOKEN_ACCEPTED, []) => Socks6ReplyOption::TokenAccepted,
             (TOKEN_REJECTED, []) => Socks6ReplyOption::TokenRejected,
+            (STACK, data) => match udp_errors(data) {
+                Some(is_available) => Socks6ReplyOption::UdpErrors(is_available),
+                None => continue,
+            },
             (METHOD | SESSION_OK | SESSION_INVALID | TOKEN_ACCEPTED | TOKEN_REJECTED, _) => {
                 return Err(wrong);
             }
@@ -328,6 +370,9 @@ pub(super) fn encode_options(options: &[Socks6ReplyOption]) -> Vec<u8> {
             }
             Socks6ReplyOption::TokenAccepted => push(TOKEN_ACCEPTED, &[], &mut written),
             Socks6ReplyOption::TokenRejected => push(TOKEN_REJECTED, &[], &mut written),
+            Socks6ReplyOption::UdpErrors(is_available) => {
+                push_udp_errors(*is_available, &mut written);
+            }
         }
     }
     written

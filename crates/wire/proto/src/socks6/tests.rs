@@ -56,13 +56,17 @@ fn a_request_has_a_command_and_an_address() {
     );
     is_request(b"\x06\0\0\0\0\0\0\x01\0\0\0\0", &plain(Socks6Command::Noop));
     is_request(
+        b"\x06\x03\0\0\0\0\0\x01\0\0\0\0",
+        &plain(Socks6Command::Associate),
+    );
+    is_request(
         b"\x06\x02\0\0\0\x15\0\x01\xc0\0\x02\x01",
         &plain(Socks6Command::Bind(SocksTarget {
             host: "192.0.2.1".to_owned(),
             port: 21,
         })),
     );
-    for code in [3, 77] {
+    for code in [4, 77] {
         let bytes = [6, code, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
         is_request(&bytes, &plain(Socks6Command::Other(code)));
     }
@@ -82,6 +86,8 @@ fn a_request_says_everything_at_once() {
     bytes.extend(b"\0\x0d\0\x08\0\0\0\x07");
     // TCP Fast Open towards the target, of up to 1200 bytes.
     bytes.extend(b"\0\x01\0\x08\x84\x01\x04\xb0");
+    // Errors about datagrams are wanted.
+    bytes.extend(b"\0\x01\0\x08\x85\x01\x02\0");
     bytes[3] = u8::try_from(bytes.len() - 12).unwrap();
     let request = Socks6Request {
         command: connect("192.0.2.1", 80),
@@ -97,6 +103,7 @@ fn a_request_says_everything_at_once() {
             window: Some(64),
             token: Some(7),
             fast_open: Some(1200),
+            udp_errors: Some(true),
         },
     };
     is_request(&bytes, &request);
@@ -221,7 +228,7 @@ fn the_first_reply_says_whether_the_client_is_known() {
             },
         ),
         (
-            b"\x06\0\0\x28\0\x04\0\x08\x02\x01\0\0\0\x06\0\x08abcd\0\x08\0\x04\0\x0c\0\x0c\0\0\0\x01\0\0\0\x40\0\x0e\0\x04\0\x0f\0\x04",
+            b"\x06\0\0\x30\0\x04\0\x08\x02\x01\0\0\0\x06\0\x08abcd\0\x08\0\x04\0\x0c\0\x0c\0\0\0\x01\0\0\0\x40\0\x0e\0\x04\0\x0f\0\x04\0\x01\0\x08\x85\x01\x01\0",
             Socks6AuthReply {
                 is_success: true,
                 options: vec![
@@ -231,6 +238,7 @@ fn the_first_reply_says_whether_the_client_is_known() {
                     Socks6ReplyOption::Window(Socks6Window { base: 1, size: 64 }),
                     Socks6ReplyOption::TokenAccepted,
                     Socks6ReplyOption::TokenRejected,
+                    Socks6ReplyOption::UdpErrors(false),
                 ],
             },
         ),
