@@ -15,6 +15,7 @@ use hermes_net::{Stream, Transport};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::socks::{SocksReply, SocksVersion};
+use hermes_proto::tcp_bind;
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf};
 
@@ -48,13 +49,15 @@ impl SocksClient {
 }
 
 impl HeldClient for SocksClient {
-    fn accept(self: Box<Self>, _: Fields) -> Replying<(Incoming, Outgoing)> {
+    fn accept(self: Box<Self>, fields: Fields) -> Replying<(Incoming, Outgoing)> {
         let Self {
             mut stream,
             version,
         } = *self;
+        // The address that the target sees is that of another node as a rule. Programs need to know one where they have the target connect to it.
+        let bound = tcp_bind::local(&fields).unwrap_or(unknown());
         Box::pin(async move {
-            let reply = SocksReply::Succeeded.encode(version, unknown());
+            let reply = SocksReply::Succeeded.encode(version, bound);
             stream.write_all(&reply).await.map_err(StreamError::from)?;
             // Bytes that the client sent before the reply are still there, unread.
             let (read, write) = stream.split();

@@ -15,6 +15,7 @@ use hermes_observe::CLIENT_CLOSED;
 use hermes_packet::Broken;
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_protocol::{self, Header, Version};
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::tcp_bind;
@@ -210,10 +211,7 @@ fn port(
     tcp: &BindTcp,
     is_ipv4: bool,
 ) -> Result<(ExpectedPort, SocketAddr), Refusal> {
-    let mut own = bind.listen.iter().map(|text| text.parse::<IpAddr>());
-    let own = own.position(|own| own.is_ok_and(|own| own.is_ipv4() == is_ipv4));
-    let address = |texts: &[String]| texts.get(own?)?.parse::<IpAddr>().ok();
-    let Some(local) = address(&bind.listen) else {
+    let Some(own) = OwnAddress::of(bind, is_ipv4) else {
         let details = "`bind.listen` has no address of the target's family";
         return Err(Refusal::new(ProxyError::DestinationIpUnroutable, details));
     };
@@ -222,14 +220,49 @@ fn port(
     let low = tcp.ports.low;
     let count = tcp.ports.high - low + 1;
     let random = fastrand::u16(..);
-    let port = ExpectedPort::open(&from, local, low, count, random).map_err(|error| {
+    let port = ExpectedPort::open(&from, own.local, low, count, random).map_err(|error| {
         let details = format!("no port of bind.tcp.ports could be opened: {error}");
         Refusal::new(ProxyError::ConnectionLimitReached, details)
     })?;
 
-    let public = bind.public.as_ref().and_then(|public| address(public));
-    let told = SocketAddr::new(public.unwrap_or(local), port.address().port());
+    let told = SocketAddr::new(own.told, port.address().port());
     Ok((port, told))
+}
+
+/// An address of this machine for ports.
+struct OwnAddress {
+    local: IpAddr,
+    /// The same for clients.
+    told: IpAddr,
+}
+
+impl OwnAddress {
+    /// The one of a family, if there is one.
+    fn of(bind: &Bind, is_ipv4: bool) -> Option<Self> {
+        let mut own = bind.listen.iter().map(|text| text.parse::<IpAddr>());
+        let own = own.position(|own| own.is_ok_and(|own| own.is_ipv4() == is_ipv4))?;
+        let address = |texts: &[String]| texts.get(own)?.parse::<IpAddr>().ok();
+        let local = address(&bind.listen)?;
+        let public = bind.public.as_ref().and_then(|public| address(public));
+        Some(Self {
+            local,
+            told: public.unwrap_or(local),
+        })
+    }
+}
+
+/// Tells the client of a connection to this address which one ports would have that are opened beside it, where the route opens any: FTP
+/// names it to its server, and knows no other.
+pub(crate) fn tell_local(routed: &Routed, target: Option<SocketAddr>, fields: &mut Fields) {
+    let bind = routed.route.config.bind.as_ref();
+    let Some((bind, target)) = bind.filter(|bind| bind.tcp.is_some()).zip(target) else {
+        return;
+    };
+    let is_ipv4 = target.ip().to_canonical().is_ipv4();
+    if let Some(own) = OwnAddress::of(bind, is_ipv4) {
+        let local = tcp_bind::answer(SocketAddr::new(own.told, 0));
+        fields.insert(tcp_bind::HERMES_LOCAL, local);
+    }
 }
 
 /// Waits until the client has left. Bytes that it sends meanwhile stay for the target, and it is then known to be gone by a reset alone.

@@ -65,7 +65,8 @@ pub(crate) async fn bytes(
     // Entered before the client hears of it: rules that change from here on reach the tunnel.
     let guard = enter(routed, opened, false);
     let kind = arrival.kind();
-    let fields = opening_fields(routed, kind, bridges.as_deref(), session.as_deref());
+    let mut fields = opening_fields(routed, kind, bridges.as_deref(), session.as_deref());
+    listening::tell_local(routed, target.address, &mut fields);
 
     Ok(match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {

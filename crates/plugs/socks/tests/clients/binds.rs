@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-use super::node::{ASKED, Node, OPEN, address, bytes, request, request_of};
+use super::node::{ASKED, Node, OPEN, address, bytes, echo, request, request_of};
 
 const BIND: u8 = 2;
 
@@ -160,6 +160,30 @@ async fn the_port_is_that_of_the_last_of_two_nodes() {
     }
     node.end().await;
     far.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_hears_the_address_that_ports_would_have_at_the_last_node() {
+    let target = echo().await;
+    let ports = free_ports(4);
+    let public = waiting(OPEN, &ports, "")
+        .replace("listen: 127.0.0.1", "listen: 127.0.0.1, public: 192.0.2.45");
+    for (name, yaml, named) in [
+        ("public", &public, [192, 0, 2, 45]),
+        ("listen", &waiting(OPEN, &ports, ""), [127, 0, 0, 1]),
+        ("none", &OPEN.to_owned(), [0, 0, 0, 0]),
+    ] {
+        let far = Node::start(
+            &format!("socks-local-far-{name}"),
+            &yaml.replace("socks:", "http:"),
+        );
+        let node = Node::start(&format!("socks-local-{name}"), &near(far.address()));
+        let (_, answered) = node.answer(&request(1, &address(target)), 12).await;
+        let wanted = [&[5, 0][..], &granted((named, 0).into())].concat();
+        assert_eq!(answered, wanted, "{name}");
+        node.end().await;
+        far.end().await;
+    }
 }
 
 #[tokio::test]

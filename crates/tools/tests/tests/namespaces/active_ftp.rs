@@ -49,6 +49,23 @@ while True:
             say({ "USER": "230 logged in", "TYPE": "200 as you like" }.get(command, "500 not known"))
 "#;
 
+/// A client whose library names the address of its control connection to the server, as the proxy has said it. The client of dante
+/// takes calls of `accept` alone, and Python's are of `accept4`.
+const FTPLIB: &str = r#"
+import ctypes, ftplib, socket, sys
+def accept(own, call=ctypes.CDLL(None).accept):
+    address = ctypes.create_string_buffer(128)
+    taken = call(own.fileno(), address, ctypes.byref(ctypes.c_int(128)))
+    return socket.socket(fileno=taken), None
+socket.socket.accept = accept
+client = ftplib.FTP()
+client.connect("10.0.2.2", 2121)
+client.login()
+client.set_pasv(False)
+client.retrbinary("RETR file", sys.stdout.buffer.write)
+client.close()
+"#;
+
 fn server(topology: &Topology) -> Running {
     let python = std::env::var("HERMES_PYTHON").unwrap();
     let mut server = command(topology, "server", &python);
@@ -57,7 +74,7 @@ fn server(topology: &Topology) -> Running {
 }
 
 #[test]
-fn curl_behind_the_client_of_dante_is_sent_a_file_by_a_server_that_connects_to_it() {
+fn curl_and_ftplib_behind_the_client_of_dante_are_sent_a_file_by_a_server_that_connects_to_them() {
     let topology = networks();
     let _server = server(&topology);
     let _edge = start(&topology, "edge", EDGE);
@@ -68,29 +85,28 @@ fn curl_behind_the_client_of_dante_is_sent_a_file_by_a_server_that_connects_to_i
     std::fs::write(&conf, route).unwrap();
 
     let conf = format!("SOCKS_CONF={}", conf.display());
+    let python = std::env::var("HERMES_PYTHON").unwrap();
+    let curl = [
+        "curl",
+        "-sS",
+        "-m",
+        "20",
+        "--noproxy",
+        "*",
+        "--disable-eprt",
+        "-P",
+        "10.0.2.1",
+        "ftp://10.0.2.2:2121/file",
+    ];
+    let ftplib = [&*python, "-c", FTPLIB];
     let alice = topology.namespace("alice").unwrap();
     let file = "from 10.0.2.1".repeat(10_000);
-    eventually_true("the file", || {
-        let line = [
-            "env",
-            &conf,
-            "socksify",
-            "curl",
-            "-sS",
-            "-m",
-            "20",
-            "--noproxy",
-            "*",
-        ];
-        let active = [
-            "--disable-eprt",
-            "-P",
-            "10.0.2.1",
-            "ftp://10.0.2.2:2121/file",
-        ];
-        let words = [&line[..], &active].concat();
-        alice.run(&words).is_ok_and(|said| said == file)
-    });
+    for program in [&curl[..], &ftplib] {
+        let words = [&["env", &conf, "socksify"], program].concat();
+        eventually_true(program[0], || {
+            alice.run(&words).is_ok_and(|said| said == file)
+        });
+    }
     let waited = node.record(|record| record["bytes"]["target_to_client"].as_u64() > Some(130_000));
     assert_eq!(waited["status"], 200, "{waited}");
     assert_eq!(waited["target"], "10.0.2.2:1", "{waited}");
