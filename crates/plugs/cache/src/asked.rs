@@ -13,10 +13,12 @@ use tokio::time::timeout;
 
 use crate::cache_status::{CacheStatus, Forwarded};
 use crate::control::Directives;
+use crate::disk::{OpenContent, Opened};
 use crate::flights::Turn;
 use crate::freshness::{Reuse, Wish};
 use crate::name::ResourceName;
 use crate::precondition;
+use crate::range::{Part, part};
 use crate::settings::Rules;
 use crate::shared::Shared;
 use crate::storage::Wanted;
@@ -42,6 +44,8 @@ pub(crate) struct Asked {
     pub(crate) rules: Arc<Rules>,
     /// It waited for another one.
     pub(crate) collapsed: bool,
+    /// The file of the stored response that was found.
+    pub(crate) opened: Option<OpenContent>,
 }
 
 impl Asked {
@@ -49,7 +53,7 @@ impl Asked {
     pub(crate) async fn answer(mut self) -> Result<Response, Refusal> {
         for _ in 0..TURNS {
             let now = Instant::now();
-            let stored = self.find();
+            let stored = self.find_readable().await;
             if let Some(stored) = &stored {
                 match stored.freshness.reuse(stored.age(now), self.wish) {
                     Reuse::Now => return Ok(self.hit(stored)),
@@ -77,11 +81,35 @@ impl Asked {
                 }
             }
         }
-        let stored = self.find();
+        let stored = self.find_readable().await;
         self.fetch(stored, None).await
     }
 
-    pub(crate) fn find(&self) -> Option<Arc<Stored>> {
+    /// The stored response, once its content can be read. One that is damaged is not there.
+    async fn find_readable(&mut self) -> Option<Arc<Stored>> {
+        let stored = self.find()?;
+        let Some(content) = stored.body.disk() else {
+            return Some(stored);
+        };
+        let part = part(&self.head.fields, &stored.head.fields, content.length());
+        let first = match part {
+            Part::Bytes(bytes) => bytes.start,
+            Part::Whole | Part::Unsatisfiable => 0,
+        };
+        match content.open(first).await {
+            Opened::Well(opened) => {
+                self.opened = Some(opened);
+                Some(stored)
+            }
+            Opened::Damaged => {
+                self.shared.storage.remove(&stored);
+                None
+            }
+            Opened::Late => None,
+        }
+    }
+
+    fn find(&self) -> Option<Arc<Stored>> {
         self.shared.storage.find(Wanted {
             name: &self.name,
             user: self.user.as_ref(),

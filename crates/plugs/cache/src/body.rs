@@ -6,6 +6,8 @@ use hermes_net::memory::Charge;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::disk::{DiskContent, OpenContent, Opened};
+
 /// A content. Any number of clients read it, each at its own pace.
 pub(crate) struct Body {
     state: Mutex<BodyState>,
@@ -18,6 +20,8 @@ struct BodyState {
     charge: Charge,
     /// Bytes of the charge that are for the head.
     overhead: usize,
+    /// The same content on disk.
+    disk: Option<DiskContent>,
 }
 
 /// A piece of a content.
@@ -33,6 +37,8 @@ enum BodyEnd {
     Growing,
     /// All is there.
     Whole,
+    /// All is on disk, and nothing in memory.
+    OnDisk,
     /// The next hop broke off.
     Broken,
     /// It is longer than may be stored: the first client reads the rest from the next hop.
@@ -42,6 +48,7 @@ enum BodyEnd {
 /// The next bytes for a reader.
 enum Next {
     Bytes(Bytes),
+    OnDisk(DiskContent),
     End,
     Broken,
     Rest(Box<Incoming>),
@@ -66,12 +73,59 @@ impl Body {
                 end: BodyEnd::Growing,
                 overhead: charge.bytes().saturating_sub(announced),
                 charge,
+                disk: None,
             }),
             changed: Notify::new(),
         }
     }
 
-    /// The content, if all of it is there.
+    /// The same with its content on disk alone.
+    pub(crate) fn found_on_disk(mut self, disk: DiskContent) -> Self {
+        let state = self.state.get_mut();
+        state.end = BodyEnd::OnDisk;
+        state.disk = Some(disk);
+        self
+    }
+
+    /// All of it is on disk, too.
+    pub(crate) fn on_disk(&self, disk: DiskContent) {
+        self.state.lock().disk = Some(disk);
+    }
+
+    /// The content, if it is on disk alone.
+    pub(crate) fn disk(&self) -> Option<DiskContent> {
+        let state = self.state.lock();
+        let is_there = matches!(state.end, BodyEnd::OnDisk);
+        state.disk.clone().filter(|_| is_there)
+    }
+
+    /// Its file is gone; whether the content is in memory still.
+    pub(crate) fn forget_disk(&self) -> bool {
+        let mut state = self.state.lock();
+        // Who reads it has it open.
+        let is_in_memory = !matches!(state.end, BodyEnd::OnDisk);
+        if is_in_memory {
+            state.disk = None;
+        }
+        is_in_memory
+    }
+
+    /// Frees the memory of a content that is on disk, too; how many bytes.
+    pub(crate) fn release(&self) -> u64 {
+        let mut state = self.state.lock();
+        if state.disk.is_none() || !matches!(state.end, BodyEnd::Whole) {
+            return 0;
+        }
+        let length = state.length();
+        state.pieces.clear();
+        state.end = BodyEnd::OnDisk;
+        let most = state.charge.bytes();
+        let freed = usize::try_from(length).unwrap_or(usize::MAX).min(most);
+        state.charge.shrink(freed);
+        length
+    }
+
+    /// The content, if all of it is in memory.
     pub(crate) fn whole(&self) -> Option<Bytes> {
         let state = self.state.lock();
         let is_whole = matches!(state.end, BodyEnd::Whole);
@@ -140,14 +194,25 @@ impl Body {
     }
 
     /// Sends the bytes of `from` up to `to`, or up to the end. A sender that is dropped before the end resets the stream.
-    pub(crate) async fn send(&self, from: u64, to: Option<u64>, mut outgoing: Outgoing) {
+    /// `opened` is its file, where that was opened before.
+    pub(crate) async fn send(
+        &self,
+        from: u64,
+        to: Option<u64>,
+        mut opened: Option<OpenContent>,
+        mut outgoing: Outgoing,
+    ) {
         let mut at = from;
         loop {
             if to.is_some_and(|to| at >= to) {
                 let _ = outgoing.finish(None).await;
                 return;
             }
-            match self.next(at).await {
+            let next = match self.next(at).await {
+                Next::OnDisk(disk) => from_disk(&mut opened, &disk, at).await,
+                next => next,
+            };
+            match next {
                 Next::Bytes(mut bytes) => {
                     if let Some(left) = to.and_then(|to| usize::try_from(to - at).ok()) {
                         bytes.truncate(left);
@@ -161,7 +226,7 @@ impl Body {
                     let _ = outgoing.finish(None).await;
                     return;
                 }
-                Next::Broken => return,
+                Next::Broken | Next::OnDisk(_) => return,
                 Next::Rest(rest) => return forward(*rest, outgoing).await,
             }
         }
@@ -189,6 +254,7 @@ impl Body {
         match &mut state.end {
             BodyEnd::Growing => None,
             BodyEnd::Whole => Some(Next::End),
+            BodyEnd::OnDisk => Some(state.disk.clone().map_or(Next::Broken, Next::OnDisk)),
             BodyEnd::Broken => Some(Next::Broken),
             BodyEnd::Continues(rest) => Some(rest.take().map_or(Next::Broken, Next::Rest)),
         }
@@ -212,6 +278,26 @@ impl Drop for Unfinished<'_> {
         }
         drop(state);
         self.0.changed.notify_waiters();
+    }
+}
+
+/// The next bytes of a content on disk, which is opened once. A block that cannot be read breaks the answer off.
+async fn from_disk(opened: &mut Option<OpenContent>, disk: &DiskContent, at: u64) -> Next {
+    if at >= disk.length() {
+        return Next::End;
+    }
+    if opened.is_none() {
+        match disk.open(at).await {
+            Opened::Well(content) => *opened = Some(content),
+            Opened::Damaged | Opened::Late => return Next::Broken,
+        }
+    }
+    let Some(content) = opened else {
+        return Next::Broken;
+    };
+    match content.read(at).await {
+        Ok(bytes) if !bytes.is_empty() => Next::Bytes(bytes),
+        _ => Next::Broken,
     }
 }
 
@@ -281,7 +367,7 @@ mod tests {
         let (collected, (), (), (all, is_whole)) = tokio::join!(
             body.collect(incoming, 8),
             origin,
-            body.send(from, None, client),
+            body.send(from, None, None, client),
             read(answer)
         );
         (all, is_whole, collected)

@@ -9,6 +9,7 @@ use http::Uri;
 use http::uri::PathAndQuery;
 use serde::Deserialize;
 
+use crate::name::ResourceName;
 use crate::stored::Stored;
 
 /// A choice of stored responses, as an operator writes it. All that it says has to be true of a response.
@@ -57,6 +58,14 @@ impl ChoiceQuestion {
 }
 
 impl Choice {
+    /// All responses of a resource.
+    pub(crate) fn of(name: &ResourceName) -> Self {
+        Self {
+            url: Some(name.url()),
+            ..Self::default()
+        }
+    }
+
     /// Whether it means everything.
     pub(crate) fn is_all(&self) -> bool {
         *self == Self::default()
@@ -76,7 +85,7 @@ impl Choice {
     }
 }
 
-/// The one spelling of a URL: `http://host:80/path?query`, as [`ResourceName`](crate::name::ResourceName) has it.
+/// The one spelling of a URL: `http://host:80/path?query`, as [`ResourceName`] has it.
 fn canonical(url: &str) -> Result<String, NoUrl> {
     let none = || NoUrl(url.chars().take(200).collect());
     let uri: Uri = url.parse().map_err(|_| none())?;

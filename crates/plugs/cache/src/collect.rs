@@ -1,10 +1,9 @@
 //! The answers of the next hop, stored on their way (RFC 9111, section 3).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
-use hermes_http::{Incoming, pipe};
+use hermes_http::{Incoming, ResponseHead, pipe};
 use hermes_net::memory::{Memory, Purpose};
 use hermes_plug::Response;
 use http::{HeaderValue, Method, StatusCode};
@@ -21,7 +20,7 @@ use crate::selection::Selection;
 use crate::shared::Shared;
 use crate::storable::{Audience, audience};
 use crate::storage::PurgeEpoch;
-use crate::stored::{Shelf, Stored, next_serial, size};
+use crate::stored::{Marks, Shelf, Stored, beside, next_serial};
 use crate::tags::Tags;
 
 /// Fields of an answer that are of its connection or of one exchange, and are not stored (section 3.1).
@@ -62,18 +61,9 @@ impl Asked {
         let selection = selection.ok_or("the answer varies on too much")?;
         // A purge by a tag has to find every response that has it.
         let tags = Tags::of(&sent.head.fields).ok_or("the answer has too many tags")?;
-        let mut head = sent.head.clone();
-        head.fields
-            .retain(|name| !NOT_STORED.contains(&name.as_str()));
-        if !head.fields.contains_key("date") {
-            // RFC 9110, section 6.6.1: a recipient with a clock adds the date when it came.
-            let date = httpdate::fmt_http_date(sent.exchanged.response_time);
-            if let Ok(date) = HeaderValue::try_from(date) {
-                head.fields.append("date", date);
-            }
-        }
-
-        let size = size(&head, &selection, &tags, length);
+        let head = storable_head(sent);
+        let beside = beside(&head, &selection, &tags);
+        let size = beside.saturating_add(length.unwrap_or(0));
         let account = Memory::node().owner(self.owner.clone());
         let mut charge = account.empty_charge(Purpose::Cached);
         if !charge.grow_if_free(usize::try_from(size).unwrap_or(usize::MAX)) {
@@ -94,9 +84,8 @@ impl Asked {
             stored_at: Instant::now(),
             tags,
             serial: next_serial(),
-            held: AtomicU64::new(size),
-            is_used: AtomicBool::new(false),
-            is_gone: AtomicBool::new(false),
+            beside,
+            marks: Marks::new(size),
         }))
     }
 
@@ -131,9 +120,24 @@ impl Asked {
         let (outgoing, incoming) = pipe(stored.length);
         let body = stored.body.clone();
         self.opener
-            .spawn(async move { body.send(0, None, outgoing).await });
+            .spawn(async move { body.send(0, None, None, outgoing).await });
         Response::Stream(head, incoming)
     }
+}
+
+/// The head as it is stored (section 3.1).
+fn storable_head(sent: &Sent) -> ResponseHead {
+    let mut head = sent.head.clone();
+    head.fields
+        .retain(|name| !NOT_STORED.contains(&name.as_str()));
+    if !head.fields.contains_key("date") {
+        // RFC 9110, section 6.6.1: a recipient with a clock adds the date when it came.
+        let date = httpdate::fmt_http_date(sent.exchanged.response_time);
+        if let Ok(date) = HeaderValue::try_from(date) {
+            head.fields.append("date", date);
+        }
+    }
+    head
 }
 
 impl Collecting {
@@ -144,11 +148,13 @@ impl Collecting {
             // Section 3: only a complete response is stored (3.3).
             Collected::Partly if self.is_found => storage.remove(&self.stored),
             Collected::Partly => {}
-            Collected::Whole if self.is_found || self.stored.length.is_some() => {}
+            Collected::Whole if self.is_found => self.shared.keep(&self.stored),
+            Collected::Whole if self.stored.length.is_some() => {}
             Collected::Whole => {
                 let may_store = self.lead.as_ref().is_none_or(Lead::may_store);
-                if may_store {
-                    storage.insert(&self.stored.measured(), self.asked);
+                let measured = self.stored.measured();
+                if may_store && storage.insert(&measured, self.asked) {
+                    self.shared.keep(&measured);
                 }
             }
         }

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use hermes_proto::fields::Fields;
 use httpdate::parse_http_date;
+use serde::{Deserialize, Serialize};
 
 use crate::control::{Directives, LONGEST_SECONDS, delta_seconds, members};
 
@@ -17,7 +18,7 @@ pub(crate) struct Exchanged {
 }
 
 /// The freshness of a stored response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Freshness {
     /// Seconds for which it is fresh.
     pub(crate) lifetime: u64,
@@ -79,6 +80,24 @@ impl Freshness {
     /// Its age after it was stored for this time (section 4.2.3).
     pub(crate) fn age(&self, resident: Duration) -> u64 {
         (self.initial_age + resident.as_secs()).min(LONGEST_SECONDS)
+    }
+
+    /// The same of a response that came so much earlier.
+    pub(crate) fn older(self, by: Duration) -> Self {
+        let initial_age = self.initial_age.saturating_add(by.as_secs());
+        Self {
+            initial_age: initial_age.min(LONGEST_SECONDS),
+            ..self
+        }
+    }
+
+    /// The same of a response whose age no one knows: it is validated before it is used.
+    pub(crate) fn doubtful(self) -> Self {
+        Self {
+            lifetime: 0,
+            may_be_stale: false,
+            ..self
+        }
     }
 
     /// Its use at this age.

@@ -93,6 +93,7 @@ impl Cache {
             shared: self.shared.clone(),
             rules: self.rules.clone(),
             collapsed: false,
+            opened: None,
         };
         asked.answer().await
     }
@@ -111,12 +112,16 @@ impl Cache {
 
         let is_done = answer.status.is_success() || answer.status.is_redirection();
         if !is_safe && is_done {
-            self.shared.invalidate(name);
+            let mut has_files = self.shared.invalidate(name);
             for field in ["location", "content-location"] {
                 let changed = name.sibling(&joined(&answer.fields, field));
                 if let Some(changed) = changed {
-                    self.shared.invalidate(&changed);
+                    has_files |= self.shared.invalidate(&changed);
                 }
+            }
+            // The client may count on it from its answer on, also where the node is killed in between.
+            if has_files && let Some(disk) = self.shared.disk() {
+                disk.settled().await;
             }
         }
 

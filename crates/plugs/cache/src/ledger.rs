@@ -23,6 +23,15 @@ struct Share {
     bytes: u64,
     responses: usize,
     queue: VecDeque<Arc<Stored>>,
+    /// Those that have given up all but what they need to be found.
+    lean: VecDeque<Arc<Stored>>,
+}
+
+/// A response that is to be looked at.
+pub(crate) struct Candidate {
+    pub(crate) stored: Arc<Stored>,
+    /// It has given up all but what it needs to be found.
+    pub(crate) is_lean: bool,
 }
 
 /// Whether there is room.
@@ -85,16 +94,28 @@ impl Ledger {
         })
     }
 
-    /// The response of an owner that is to be looked at first when room is needed. It leaves the queue, to be
-    /// [settled](Self::settle) or [put back](Self::put_back).
-    pub(crate) fn oldest(&mut self, owner: &Owner) -> Option<Arc<Stored>> {
-        self.shares.get_mut(owner)?.queue.pop_front()
+    /// The response of an owner that is to be looked at first when room is needed: lean ones are last. It leaves the queue, to be
+    /// [settled](Self::settle), [put back](Self::put_back) or [slimmed](Self::slim).
+    pub(crate) fn oldest(&mut self, owner: &Owner) -> Option<Candidate> {
+        let share = self.shares.get_mut(owner)?;
+        let candidate = |is_lean| move |stored| Candidate { stored, is_lean };
+        let oldest = share.queue.pop_front().map(candidate(false));
+        oldest.or_else(|| share.lean.pop_front().map(candidate(true)))
     }
 
     /// Looks at it after all others.
     pub(crate) fn put_back(&mut self, stored: Arc<Stored>) {
         if let Some(share) = self.shares.get_mut(&stored.shelf.owner) {
             share.queue.push_back(stored);
+        }
+    }
+
+    /// It has given up so many bytes, and can give up no more.
+    pub(crate) fn slim(&mut self, stored: Arc<Stored>, bytes: u64) {
+        if let Some(share) = self.shares.get_mut(&stored.shelf.owner) {
+            share.bytes -= bytes;
+            self.bytes -= bytes;
+            share.lean.push_back(stored);
         }
     }
 
@@ -117,9 +138,10 @@ impl Ledger {
         share.responses -= 1;
         if share.responses == 0 {
             self.shares.remove(owner);
-        } else if share.queue.len() > 2 * share.responses + 16 {
+        } else if share.queue.len() + share.lean.len() > 2 * share.responses + 16 {
             // Those that are gone hold their content, until they are looked at.
             share.queue.retain(|one| is_here(one));
+            share.lean.retain(|one| is_here(one));
         }
     }
 
@@ -131,7 +153,10 @@ impl Ledger {
     /// The longest queue of an owner.
     #[cfg(test)]
     pub(crate) fn longest_queue(&self) -> usize {
-        let queues = self.shares.values().map(|share| share.queue.len());
+        let queues = self
+            .shares
+            .values()
+            .map(|share| share.queue.len() + share.lean.len());
         queues.max().unwrap_or(0)
     }
 }

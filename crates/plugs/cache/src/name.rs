@@ -7,9 +7,10 @@ use hermes_plug::target::Target;
 use hermes_proto::path;
 use http::Uri;
 use http::uri::PathAndQuery;
+use serde::{Deserialize, Serialize};
 
 /// The name of a resource. Host, port and path have one spelling each, because the node gave them one when the request came.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct ResourceName {
     /// The space of the cache and the upstream of the route, which may see other resources under one URI.
     pub(crate) place: Arc<str>,

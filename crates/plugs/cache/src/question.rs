@@ -59,7 +59,14 @@ pub(crate) fn answer(shared: &Shared, question: &Value) -> Result<Value, AdminRe
                     "say which responses are to go: by URL, prefix, tag or user; or all of them";
                 return Err(AdminRefusal::other(error));
             }
-            Ok(json!({ "purged": shared.purge(&choice) }))
+            let mut answer = json!({ "purged": shared.purge(&choice) });
+            // Not even a process that is killed now would give them again, once their files are gone.
+            let is_settled = shared.disk().is_none_or(|disk| disk.wait_settled());
+            if !is_settled {
+                answer["warning"] =
+                    "the disk stands still: files will be removed when it goes on".into();
+            }
+            Ok(answer)
         }
     }
 }

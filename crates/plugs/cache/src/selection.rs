@@ -5,6 +5,7 @@
 
 use hermes_proto::fields::Fields;
 use http::HeaderName;
+use serde::{Deserialize, Serialize};
 
 use crate::control::joined;
 
@@ -55,7 +56,7 @@ const ORDINARY: &[&str] = &[
 const ORDINARY_BEGINNINGS: &[&str] = &["accept-", "sec-"];
 
 /// The request fields by which a stored response is selected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Selection {
     /// The fields outside the ordinary ones, as [`keyed`] writes them.
     keyed: String,
@@ -64,11 +65,28 @@ pub(crate) struct Selection {
 }
 
 /// A field that `Vary` names, as the request had it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct VaryingField {
+    #[serde(with = "field_name")]
     name: HeaderName,
     /// `None`: absent, which is another value than an empty one.
     value: Option<String>,
+}
+
+/// The name of a field as text.
+mod field_name {
+    use http::HeaderName;
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    pub(super) fn serialize<S: Serializer>(name: &HeaderName, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(name.as_str())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<HeaderName, D::Error> {
+        let name = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+        HeaderName::from_bytes(name.as_bytes()).map_err(D::Error::custom)
+    }
 }
 
 impl Selection {

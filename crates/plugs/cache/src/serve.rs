@@ -101,8 +101,9 @@ impl Asked {
         }
         let (outgoing, incoming) = pipe(to.map(|to| to - from));
         let body = stored.body.clone();
+        let opened = self.opened.clone();
         self.opener
-            .spawn(async move { body.send(from, to, outgoing).await });
+            .spawn(async move { body.send(from, to, opened, outgoing).await });
         Response::Stream(head, incoming)
     }
 }

@@ -1,5 +1,7 @@
 //! The settings of a cache: `through: [ { cache: {..} } ]`, and `plugs: { cache: {..} }`.
 
+use std::path::PathBuf;
+
 use hermes_config::Problem;
 use hermes_config::model::ByteSize;
 use http::HeaderName;
@@ -29,7 +31,24 @@ pub(crate) struct CacheSettings {
 pub(crate) struct NodeSettings {
     /// Bytes of stored responses, of all routes and users together; 64MiB.
     pub(crate) memory: Option<ByteSize>,
+    /// Where responses are kept on disk, too, so that they are there after a restart. Default: nowhere.
+    pub(crate) disk: Option<DiskSettings>,
 }
+
+/// Stored responses on disk.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DiskSettings {
+    /// A folder of this node alone, as an absolute path; it is made if there is none.
+    pub(crate) path: PathBuf,
+    /// Bytes of it, of all users together; 1GiB.
+    #[serde(default)]
+    pub(crate) bytes: Option<ByteSize>,
+}
+
+/// Bytes on disk, where the settings do not say.
+#[doc(alias = "bound")]
+pub(crate) const DISK: u64 = 1 << 30;
 
 /// The rules of a cache, with every default filled in.
 #[derive(Debug, Clone)]

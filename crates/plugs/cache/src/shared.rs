@@ -1,26 +1,66 @@
 //! The state of the caches of a node: stored responses, requests on their way, and counts.
 
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::choice::Choice;
+use crate::disk::{Disk, LoadedFiles};
 use crate::flights::Flights;
 use crate::name::ResourceName;
+use crate::restore::restore;
 use crate::storage::Storage;
+use crate::stored::Stored;
 
 /// The state that all caches of a node share.
 #[derive(Default)]
 pub(crate) struct Shared {
-    pub(crate) storage: Storage,
+    pub(crate) storage: Arc<Storage>,
     pub(crate) flights: Arc<Flights>,
     pub(crate) counts: Counts,
+    disk: OnceLock<Arc<Disk>>,
 }
 
 impl Shared {
-    /// Forgets a resource, and what is on its way from it.
-    pub(crate) fn invalidate(&self, name: &ResourceName) {
+    /// Forgets a resource, and what is on its way from it; whether files of it may be on disk.
+    pub(crate) fn invalidate(&self, name: &ResourceName) -> bool {
         self.flights.invalidate(name);
-        self.storage.invalidate(name);
+        self.storage.invalidate(name) > 0 && self.disk.get().is_some()
+    }
+
+    /// Where responses are kept on disk, too.
+    pub(crate) fn disk(&self) -> Option<&Arc<Disk>> {
+        self.disk.get()
+    }
+
+    /// Begins to keep responses in this folder, once; whether they are kept there.
+    pub(crate) fn keep_in(&self, folder: &Path) -> bool {
+        if let Some(disk) = self.disk.get() {
+            return disk.path() == folder;
+        }
+        let storage = Arc::downgrade(&self.storage);
+        let asked = self.storage.epoch();
+        let load = move |files: &LoadedFiles<'_>| restore(&storage, files, asked);
+        match Disk::start(folder, Box::new(load)) {
+            Ok(disk) => {
+                let disk = Arc::new(disk);
+                if self.disk.set(disk.clone()).is_ok() {
+                    self.storage.set_disk(disk);
+                }
+                true
+            }
+            Err(error) => {
+                tracing::error!(folder = %folder.display(), %error, "the cache keeps responses in memory alone: no thread for its folder");
+                false
+            }
+        }
+    }
+
+    /// Keeps a whole response that is stored on disk, too.
+    pub(crate) fn keep(&self, stored: &Arc<Stored>) {
+        if self.disk.get().is_some() {
+            self.storage.keep(stored);
+        }
     }
 
     /// Removes the responses of a choice; how many.

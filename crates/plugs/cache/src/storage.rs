@@ -3,6 +3,7 @@
 //! Within a share, a response that was asked for again gets a second chance.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,9 +13,11 @@ use hermes_proto::fields::Fields;
 use parking_lot::Mutex;
 
 use crate::choice::Choice;
-use crate::ledger::{Ledger, Room};
+use crate::disk::{Disk, FileId, Keeping};
+use crate::kept::KeptHead;
+use crate::ledger::{Candidate, Ledger, Room};
 use crate::name::ResourceName;
-use crate::stored::Stored;
+use crate::stored::{FilePlace, Stored};
 
 /// Bytes of stored responses of a node, where its settings do not say.
 #[doc(alias = "bound")]
@@ -40,6 +43,10 @@ struct Shelves {
     /// All of them, in the order in which they came.
     all: BTreeMap<u64, Arc<Stored>>,
     memory: Ledger,
+    files: Ledger,
+    disk: Option<Arc<Disk>>,
+    /// Responses of the disk are still being read.
+    is_loading: bool,
     purges: Purges,
 }
 
@@ -63,6 +70,9 @@ pub(crate) struct Extent {
     pub(crate) responses: usize,
     pub(crate) bytes: u64,
     pub(crate) memory: u64,
+    /// Bytes on disk, and bytes that may be there.
+    pub(crate) files: u64,
+    pub(crate) disk: u64,
 }
 
 /// A request, as a stored response is looked for by it.
@@ -80,6 +90,9 @@ impl Default for Storage {
             resources: HashMap::new(),
             all: BTreeMap::new(),
             memory: Ledger::new(MEMORY),
+            files: Ledger::new(0),
+            disk: None,
+            is_loading: false,
             purges: Purges::default(),
         }))
     }
@@ -115,7 +128,7 @@ impl Storage {
             let variants = users.get(&user).into_iter().flatten().rev();
             for stored in variants {
                 if stored.selection.matches(wanted.fields, wanted.keyed) {
-                    stored.is_used.store(true, Ordering::Relaxed);
+                    stored.marks.is_used.store(true, Ordering::Relaxed);
                     return Some(stored.clone());
                 }
             }
@@ -143,6 +156,10 @@ impl Storage {
     /// Removes all responses of a resource, whose they may be; how many (RFC 9111, section 4.4).
     pub(crate) fn invalidate(&self, name: &ResourceName) -> usize {
         let mut shelves = self.0.lock();
+        if shelves.is_loading {
+            // Those that are not read yet, too.
+            shelves.purges.add(Choice::of(name));
+        }
         let users = shelves
             .resources
             .get(name)
@@ -190,8 +207,8 @@ impl Storage {
         }
     }
 
-    /// Holds all to so many bytes from now on.
-    pub(crate) fn limit(&self, memory: u64) {
+    /// Holds all to so many bytes of memory and of disk from now on.
+    pub(crate) fn limit(&self, memory: u64, disk: u64) {
         let mut shelves = self.0.lock();
         shelves.memory.set_limit(memory);
         while let Some(largest) = shelves.memory.overdrawn() {
@@ -199,6 +216,88 @@ impl Storage {
                 break;
             }
         }
+        shelves.files.set_limit(disk);
+        while let Some(largest) = shelves.files.overdrawn() {
+            if !shelves.evict_file(&largest) {
+                break;
+            }
+        }
+    }
+
+    /// Keeps responses on this disk, too, from now on.
+    pub(crate) fn set_disk(&self, disk: Arc<Disk>) {
+        let mut shelves = self.0.lock();
+        shelves.disk = Some(disk);
+        shelves.is_loading = true;
+    }
+
+    /// The responses of the disk are all there.
+    pub(crate) fn loaded(&self) {
+        self.0.lock().is_loading = false;
+    }
+
+    /// Keeps a whole response that is stored on disk, too, if there is room.
+    pub(crate) fn keep(self: &Arc<Self>, stored: &Arc<Stored>) {
+        let disk = self.0.lock().disk.clone();
+        let (Some(disk), Some(content)) = (disk, stored.body.whole()) else {
+            return;
+        };
+        let Some(id) = disk.next().filter(|_| !stored.has_file()) else {
+            return;
+        };
+        let keeping = Keeping {
+            id,
+            head: KeptHead::of(stored, content.len() as u64).encode(id),
+            content,
+        };
+        let place = FilePlace {
+            id,
+            bytes: keeping.bytes(),
+        };
+
+        let mut shelves = self.0.lock();
+        let is_wanted = stored.is_there() && !stored.has_file();
+        if is_wanted && shelves.make_file_room(&stored.shelf.owner, place.bytes) {
+            shelves.put_file(stored, place);
+            let storage = Arc::downgrade(self);
+            let stored = stored.clone();
+            let then = move |written: io::Result<_>| match (written, storage.upgrade()) {
+                (Ok(content), _) if stored.has_place(id) => stored.body.on_disk(content),
+                // Removed meanwhile, its files go by a later job.
+                (Ok(_), _) | (_, None) => {}
+                (Err(_), Some(storage)) => storage.not_kept(&stored, id),
+            };
+            disk.keep(keeping, Box::new(then));
+        }
+    }
+
+    /// A response was not written.
+    pub(crate) fn not_kept(&self, stored: &Arc<Stored>, id: FileId) {
+        let mut shelves = self.0.lock();
+        if stored.has_place(id) {
+            shelves.take_file(stored);
+        }
+    }
+
+    /// Stores a response that was read from disk, unless a newer one is here, it was purged meanwhile, or there is no room.
+    pub(crate) fn adopt(&self, stored: &Arc<Stored>, place: FilePlace, asked: PurgeEpoch) -> bool {
+        let mut shelves = self.0.lock();
+        let shelf = &stored.shelf;
+        let users = shelves.resources.get(&shelf.name);
+        let variants = users.and_then(|users| users.get(&shelf.user));
+        let variants = variants.map_or(&[][..], Vec::as_slice);
+        let has_newer = variants
+            .iter()
+            .any(|other| other.selection == stored.selection);
+        let has_room = variants.len() < VARIANTS
+            && shelves.memory.room(&shelf.owner, stored.weigh()) == Room::Free
+            && shelves.files.room(&shelf.owner, place.bytes) == Room::Free;
+        if has_newer || !has_room || shelves.purges.hit(stored, asked) {
+            return false;
+        }
+        shelves.place(stored);
+        shelves.put_file(stored, place);
+        true
     }
 
     /// How much is stored.
@@ -208,6 +307,8 @@ impl Storage {
             responses: shelves.all.len(),
             bytes: shelves.memory.bytes(),
             memory: shelves.memory.limit(),
+            files: shelves.files.bytes(),
+            disk: shelves.files.limit(),
         }
     }
 }
@@ -235,21 +336,94 @@ impl Shelves {
             };
             replaced.push(own.clone());
         }
+        // A response with newer fields has the content of the older one, and its file.
+        let same = replaced
+            .iter()
+            .find(|other| Arc::ptr_eq(&other.body, &stored.body));
+        let file = same.and_then(|same| self.take_file(same));
         for other in &replaced {
             self.remove(other);
         }
 
-        if !self.make_room(&shelf.owner, stored.held()) {
-            return false;
+        let is_placed = self.make_room(&shelf.owner, stored.weigh());
+        if is_placed {
+            self.place(stored);
         }
-        self.memory.add(stored, stored.held());
+        if let (Some(file), Some(disk)) = (file, self.disk.clone()) {
+            if is_placed {
+                self.put_file(stored, file);
+                let length = stored.length.unwrap_or(0);
+                let head = KeptHead::of(stored, length).encode(file.id);
+                disk.renew(file.id, head);
+            } else {
+                disk.remove(file.id);
+            }
+        }
+        is_placed
+    }
+
+    fn place(&mut self, stored: &Arc<Stored>) {
+        self.memory.add(stored, stored.weigh());
         self.all.insert(stored.serial, stored.clone());
+        let shelf = &stored.shelf;
         let users = self.resources.entry(shelf.name.clone()).or_default();
-        users
-            .entry(shelf.user.clone())
-            .or_default()
-            .push(stored.clone());
-        true
+        let variants = users.entry(shelf.user.clone()).or_default();
+        variants.push(stored.clone());
+    }
+
+    /// Counts the files of a response.
+    fn put_file(&mut self, stored: &Arc<Stored>, place: FilePlace) {
+        *stored.marks.file.lock() = Some(place);
+        self.files.add(stored, place.bytes);
+    }
+
+    /// Counts them no longer.
+    fn take_file(&mut self, stored: &Arc<Stored>) -> Option<FilePlace> {
+        let place = stored.marks.file.lock().take()?;
+        self.files
+            .settle(&stored.shelf.owner, place.bytes, Stored::has_file);
+        Some(place)
+    }
+
+    /// Removes the files of a response.
+    fn drop_file(&mut self, stored: &Arc<Stored>) {
+        if let (Some(place), Some(disk)) = (self.take_file(stored), &self.disk) {
+            disk.remove(place.id);
+        }
+    }
+
+    /// Evicts until files of so many bytes have room; whether they have.
+    fn make_file_room(&mut self, owner: &Owner, bytes: u64) -> bool {
+        loop {
+            match self.files.room(owner, bytes) {
+                Room::Free => return true,
+                Room::Never => return false,
+                Room::Behind(victim) => {
+                    if !self.evict_file(&victim) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes the files of a response of this owner; whether there was one. It stays as long as its content is in memory.
+    fn evict_file(&mut self, owner: &Owner) -> bool {
+        while let Some(Candidate { stored: oldest, .. }) = self.files.oldest(owner) {
+            if !oldest.has_file() {
+                continue;
+            }
+            if oldest.marks.is_used.swap(false, Ordering::Relaxed) {
+                self.files.put_back(oldest);
+                continue;
+            }
+            self.drop_file(&oldest);
+            if !oldest.body.forget_disk() {
+                self.remove(&oldest);
+            }
+            return true;
+        }
+        false
     }
 
     /// Evicts until so many more bytes of this owner have room; whether they have.
@@ -267,18 +441,32 @@ impl Shelves {
         }
     }
 
-    /// Evicts a response of this owner; whether there was one.
+    /// Frees memory of a response of this owner; whether there was one. Contents that are on disk, too, go first; then responses.
     fn evict(&mut self, owner: &Owner) -> bool {
-        while let Some(oldest) = self.memory.oldest(owner) {
-            if !oldest.is_there() {
+        while let Some(candidate) = self.memory.oldest(owner) {
+            let Candidate { stored, is_lean } = candidate;
+            if !stored.is_there() {
                 continue;
             }
-            if oldest.is_used.swap(false, Ordering::Relaxed) {
-                self.memory.put_back(oldest);
+            if stored.marks.is_used.swap(false, Ordering::Relaxed) {
+                self.memory.put_back(stored);
                 continue;
             }
-            self.remove(&oldest);
-            return true;
+            if is_lean || !stored.has_file() {
+                self.remove(&stored);
+                return true;
+            }
+
+            let freed = stored.release();
+            if freed == 0 && stored.body.disk().is_none() {
+                // It is still to be written.
+                self.remove(&stored);
+                return true;
+            }
+            self.memory.slim(stored, freed);
+            if freed > 0 {
+                return true;
+            }
         }
         false
     }
@@ -303,15 +491,15 @@ impl Shelves {
             self.resources.remove(&shelf.name);
         }
         self.all.remove(&stored.serial);
-        stored.is_gone.store(true, Ordering::Relaxed);
+        stored.marks.is_gone.store(true, Ordering::Relaxed);
         self.memory
             .settle(&shelf.owner, stored.held(), Stored::is_there);
+        self.drop_file(stored);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicU64};
     use std::time::{Duration, Instant, SystemTime};
 
     use hermes_http::ResponseHead;
@@ -325,7 +513,7 @@ mod tests {
     use crate::freshness::{Exchanged, Freshness};
     use crate::name::tests::name;
     use crate::selection::Selection;
-    use crate::stored::{Shelf, next_serial};
+    use crate::stored::{Marks, Shelf, next_serial};
     use crate::tags::Tags;
 
     /// A response of this user for a path, by the value of a field that its key has.
@@ -350,11 +538,10 @@ mod tests {
             body: Arc::new(Body::new(charge, 0)),
             length: None,
             stored_at: Instant::now(),
-            held: AtomicU64::new(size),
+            beside: size,
+            marks: Marks::new(size),
             serial: next_serial(),
             tags: Tags::default(),
-            is_used: AtomicBool::new(false),
-            is_gone: AtomicBool::new(false),
         })
     }
 
@@ -375,7 +562,7 @@ mod tests {
     #[test]
     fn one_user_does_not_evict_the_share_of_another() {
         let storage = Storage::default();
-        storage.limit(1000);
+        storage.limit(1000, 0);
         for path in ["/a", "/b", "/c"] {
             assert!(insert(&storage, &stored("modest", path, "", 100)));
         }
@@ -393,7 +580,7 @@ mod tests {
     #[test]
     fn one_who_has_most_makes_room_for_the_others() {
         let storage = Storage::default();
-        storage.limit(1000);
+        storage.limit(1000, 0);
         for at in 0..10 {
             insert(&storage, &stored("greedy", &format!("/{at}"), "", 100));
         }
@@ -407,7 +594,7 @@ mod tests {
     #[test]
     fn a_response_that_is_asked_for_outlives_one_that_is_not() {
         let storage = Storage::default();
-        storage.limit(300);
+        storage.limit(300, 0);
         for path in ["/a", "/b", "/c"] {
             insert(&storage, &stored("u", path, "", 100));
         }
@@ -485,5 +672,38 @@ mod tests {
             !storage.insert(&stored("u", "/c", "", 100), asked),
             "too long ago"
         );
+    }
+
+    /// Has a response take so many bytes on disk, if there is room.
+    fn on_disk(storage: &Storage, stored: &Arc<Stored>, bytes: u64) -> bool {
+        insert(storage, stored);
+        let mut shelves = storage.0.lock();
+        let has_room = shelves.make_file_room(&stored.shelf.owner, bytes);
+        if has_room {
+            let id = FileId(stored.serial);
+            shelves.put_file(stored, FilePlace { id, bytes });
+        }
+        has_room
+    }
+
+    #[test]
+    fn one_user_does_not_evict_the_share_of_another_on_disk_either() {
+        let storage = Storage::default();
+        storage.limit(MEMORY, 1000);
+        let modest = ["/a", "/b", "/c"].map(|path| stored("modest", path, "", 1));
+        for one in &modest {
+            assert!(on_disk(&storage, one, 100));
+        }
+        for at in 0..1000 {
+            on_disk(&storage, &stored("greedy", &format!("/{at}"), "", 1), 100);
+        }
+        assert_eq!(storage.extent().files, 1000);
+        assert!(modest.iter().all(|one| one.has_file()));
+        assert!(!on_disk(&storage, &stored("modest", "/large", "", 1), 1001));
+
+        storage.limit(MEMORY, 300);
+        assert_eq!(storage.extent().files, 300);
+        storage.purge(&Choice::default());
+        assert_eq!(storage.extent().files, 0);
     }
 }

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use hermes_http::ResponseHead;
 use hermes_net::memory::Owner;
+use parking_lot::Mutex;
 
 use crate::body::Body;
+use crate::disk::FileId;
 use crate::freshness::Freshness;
 use crate::name::ResourceName;
 use crate::selection::Selection;
@@ -27,6 +29,14 @@ pub(crate) struct Shelf {
     pub(crate) owner: Owner,
 }
 
+/// The files of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FilePlace {
+    pub(crate) id: FileId,
+    /// Bytes that they take.
+    pub(crate) bytes: u64,
+}
+
 /// A response that is stored, or that is being stored.
 pub(crate) struct Stored {
     pub(crate) shelf: Shelf,
@@ -41,12 +51,33 @@ pub(crate) struct Stored {
     pub(crate) tags: Tags,
     /// Its place in the order of all responses of the process.
     pub(crate) serial: u64,
+    /// Bytes of memory that it takes beside its content.
+    pub(crate) beside: u64,
+    pub(crate) marks: Marks,
+}
+
+/// The state of a response among the others.
+pub(crate) struct Marks {
     /// Bytes of memory that it takes.
-    pub(crate) held: AtomicU64,
+    held: AtomicU64,
+    /// Its files.
+    pub(crate) file: Mutex<Option<FilePlace>>,
     /// It was asked for since it was looked at last, to be removed.
     pub(crate) is_used: AtomicBool,
     /// It is stored no longer.
     pub(crate) is_gone: AtomicBool,
+}
+
+impl Marks {
+    /// Those of a response of so many bytes that is not stored yet.
+    pub(crate) fn new(held: u64) -> Self {
+        Self {
+            held: AtomicU64::new(held),
+            file: Mutex::new(None),
+            is_used: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Stored {
@@ -60,10 +91,12 @@ impl Stored {
     pub(crate) fn freshened(&self, head: ResponseHead, freshness: Freshness, now: Instant) -> Self {
         // More tags than may be: those that it had.
         let tags = Tags::of(&head.fields).unwrap_or_else(|| self.tags.clone());
+        let beside = beside(&head, &self.selection, &tags);
         Self {
             shelf: self.shelf.clone(),
             selection: self.selection.clone(),
-            held: AtomicU64::new(size(&head, &self.selection, &tags, self.length)),
+            beside,
+            marks: Marks::new(beside.saturating_add(self.length.unwrap_or(0))),
             serial: next_serial(),
             tags,
             head,
@@ -71,19 +104,50 @@ impl Stored {
             body: self.body.clone(),
             length: self.length,
             stored_at: now,
-            is_used: AtomicBool::new(true),
-            is_gone: AtomicBool::new(false),
         }
     }
 
     /// Bytes of memory that it takes.
     pub(crate) fn held(&self) -> u64 {
-        self.held.load(Ordering::Relaxed)
+        self.marks.held.load(Ordering::Relaxed)
+    }
+
+    /// Counts the memory that its content has now.
+    pub(crate) fn weigh(&self) -> u64 {
+        let content = match self.body.disk() {
+            Some(_) => 0,
+            None => self.length.unwrap_or(0),
+        };
+        let held = self.beside.saturating_add(content);
+        self.marks.held.store(held, Ordering::Relaxed);
+        held
+    }
+
+    /// Frees the memory of its content if that is on disk, too; how many bytes.
+    pub(crate) fn release(&self) -> u64 {
+        let freed = self.body.release().min(self.held() - self.beside);
+        self.marks.held.fetch_sub(freed, Ordering::Relaxed);
+        freed
+    }
+
+    /// Its files.
+    pub(crate) fn place(&self) -> Option<FilePlace> {
+        *self.marks.file.lock()
+    }
+
+    /// Whether these are its files.
+    pub(crate) fn has_place(&self, id: FileId) -> bool {
+        self.place().is_some_and(|place| place.id == id)
+    }
+
+    /// Whether it is on disk.
+    pub(crate) fn has_file(&self) -> bool {
+        self.place().is_some()
     }
 
     /// Whether it may still be given.
     pub(crate) fn is_there(&self) -> bool {
-        !self.is_gone.load(Ordering::Relaxed)
+        !self.marks.is_gone.load(Ordering::Relaxed)
     }
 
     /// Seconds for which it is fresh; how long ago it was, below zero.
@@ -93,15 +157,9 @@ impl Stored {
     }
 }
 
-/// Bytes that a response takes.
-pub(crate) fn size(
-    head: &ResponseHead,
-    selection: &Selection,
-    tags: &Tags,
-    length: Option<u64>,
-) -> u64 {
-    let beside = head.fields.footprint() + selection.size() + tags.size() + OVERHEAD;
-    length.unwrap_or(0).saturating_add(beside as u64)
+/// Bytes that a response takes beside its content.
+pub(crate) fn beside(head: &ResponseHead, selection: &Selection, tags: &Tags) -> u64 {
+    (head.fields.footprint() + selection.size() + tags.size() + OVERHEAD) as u64
 }
 
 /// The next place in the order of all responses of the process.
@@ -126,11 +184,10 @@ impl Stored {
             body: self.body.clone(),
             length,
             stored_at: self.stored_at,
-            held: AtomicU64::new(size(&self.head, &self.selection, &self.tags, length)),
+            beside: self.beside,
+            marks: Marks::new(self.beside.saturating_add(length.unwrap_or(0))),
             serial: next_serial(),
             tags: self.tags.clone(),
-            is_used: AtomicBool::new(false),
-            is_gone: AtomicBool::new(false),
         })
     }
 }

@@ -1,8 +1,9 @@
-//! A disk that is really full: custody goes on in memory.
+//! A disk that is really full: custody and the cache go on in memory.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
+use hermes_tests::eventually::eventually_true;
 use hermes_tests::{Node, curl, free, origins, program, small_disk};
 
 /// Bytes of the disk, and of what is to pass.
@@ -55,4 +56,44 @@ fn a_disk_without_room_costs_no_download() {
 
     let second = download();
     assert!(second.body == direct.body, "{} bytes", second.body.len());
+}
+
+#[test]
+fn a_cache_whose_disk_is_full_goes_on_in_memory_and_returns() {
+    let origin = origins::scripted(&format!(
+        "HTTP/1.1 200 OK\r\nCache-Control: public, max-age=3600\r\nContent-Length: 60000\r\n\r\n{}",
+        "x".repeat(60_000)
+    ));
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    let yaml = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0 }} }}\negress: {{ allow: [127.0.0.0/8] }}\n\
+         plugs: {{ cache: {{ disk: {{ path: {}, bytes: 64MiB }} }} }}\n\
+         routes: [ {{ terminate: true, through: [cache] }} ]\n",
+        disk.display()
+    );
+    let command = small_disk::command(&disk, DISK);
+    let mut node = Node::start_in_by(folder, command, "full", &yaml);
+    let ask = |node: &Node, at: usize| {
+        let url = format!("http://{}/{at}", origin.address());
+        let got = curl(&["-x", &node.url("web"), &url]);
+        assert_eq!((got.status, got.body.len()), (200, 60_000), "{got:?}");
+        got.field("cache-status").unwrap().contains("hit")
+    };
+    for at in 0..20 {
+        assert!(!ask(&node, at));
+    }
+    eventually_true("the disk is found full", || {
+        node.status()["plugs"]["cache"]["disk"]["failures"] != 0
+    });
+    assert!((0..20).all(|at| ask(&node, at)), "all are in memory");
+    let log = node.log();
+    assert!(log.contains("the cache continues in memory"), "{log}");
+    assert!(log.contains("No space left on device"), "{log}");
+    assert_eq!(
+        log.matches("the cache continues in memory").count(),
+        1,
+        "{log}"
+    );
+    assert!(node.stop().success());
 }

@@ -1,5 +1,6 @@
 //! The cache between clients and origins, by the clients that people have.
 
+mod disk;
 mod poisoning;
 mod purge;
 mod reuse;
