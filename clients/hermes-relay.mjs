@@ -8,12 +8,22 @@
 //       else console.log(event.text());
 //     }
 //
+// A channel whose URL names a key takes messages of those who have it: `new Channel(url, { key })`, a private CryptoKey of Ed25519 or its JWK. Who
+// subscribes needs none: each message is checked by the URL.
+//
 // A subscription comes again by itself when the way breaks off, and says what was lost meanwhile; where its channel moves to another
 // relay, it goes along. It ends when the loop is left, when
 // its `signal` is aborted, or when the relay says so.
 
 const SEALED = "application/hermes-sealed";
 const PURPOSE = new TextEncoder().encode("hermes relay sealed 1");
+const NAME = /^ni:sha-256;([A-Za-z0-9_-]{43})$/;
+// A SubjectPublicKeyInfo of Ed25519 up to the key (RFC 8410).
+const SPKI = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+// Seconds around its time in which a signature is good.
+const LASTS = 60;
+// Signatures that are remembered, so that none comes twice.
+const MAX_SIGNATURES = 100_000;
 const NATIVE = "application/hermes-adu";
 const ADU = 0x2d7c51c0;
 const GAP = 0x2d7c51c1;
@@ -22,7 +32,7 @@ const END = 0x2d7c51c4;
 const GAPS = ["full", "expired", "away", "restarted"];
 const ENDS = ["timeout", "left", "lagging", "stopping", "taken"];
 // Bytes of a capsule: the longest message of any relay, and its labels.
-const MAX_CAPSULE = 16 * 1024 * 1024 + 1024;
+const MAX_CAPSULE = 16 * 1024 * 1024 + 10240;
 // Milliseconds before another attempt; each is twice the one before, up to the second.
 const FIRST_WAIT = 250;
 const LAST_WAIT = 30_000;
@@ -40,14 +50,18 @@ export class RelayError extends Error {
 /** A channel, by its URL. */
 export class Channel {
   #key;
+  #signing;
+  #keys;
 
-  /** `options`: `headers` of every request, such as `Authorization`, and `fetch` in the place of the global one. */
+  /** `options`: `headers` of every request, such as `Authorization`, `fetch` in the place of the global one, `key` to sign with. */
   constructor(url, options = {}) {
     this.url = new URL(url, globalThis.location?.href);
     // Who has the URL has the key; the relay has neither the fragment nor what is sealed by it.
     if (this.url.hash !== "") this.#key = sealingKey(this.url.hash.slice(1));
     this.url.hash = "";
     this.headers = options.headers ?? {};
+    this.#keys = keysOf(this.url);
+    if (options.key !== undefined) this.#signing = signingKey(options.key);
     this.fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
   }
 
@@ -69,6 +83,12 @@ export class Channel {
     const headers = { ...this.headers, "content-type": type };
     if (members.length > 0) headers["hermes-publish"] = members.join(", ");
     if (how.wait !== undefined) headers.prefer = `wait=${how.wait}`;
+    if (this.#signing !== undefined) {
+      data = new Uint8Array(await new Response(data).arrayBuffer());
+      const parts = [["content-digest", await contentDigest(data)], ["content-type", type]];
+      if (members.length > 0) parts.push(["hermes-publish", headers["hermes-publish"]]);
+      Object.assign(headers, await signed(await this.#signing, "POST", this.url, parts));
+    }
     const options = { method: "POST", body: data, headers, signal: how.signal };
     const response = await this.fetch(this.url, options);
     const text = await response.text();
@@ -83,7 +103,7 @@ export class Channel {
    * each time the relay has begun to listen: what is published from then on comes.
    */
   async *subscribe(wish = {}) {
-    const state = { at: wish.from, channel: this.url, location: undefined, heartbeat: 15, isOver: false, isMoved: false };
+    const state = { seen: new Map(), at: wish.from, channel: this.url, location: undefined, heartbeat: 15, isOver: false, isMoved: false };
     let wait = FIRST_WAIT;
     try {
       while (!state.isOver) {
@@ -136,6 +156,9 @@ export class Channel {
 
     try {
       const url = state.location ?? state.channel;
+      if (this.#signing !== undefined && this.#keys.receiver !== undefined) {
+        Object.assign(headers, await signed(await this.#signing, "GET", url, []));
+      }
       const options = { headers, signal: abort.signal, cache: "no-store" };
       const response = await this.fetch(url, options);
       const subscribed = dictionary(response.headers.get("hermes-subscribe"));
@@ -179,6 +202,13 @@ export class Channel {
             return;
           }
           state.isOver = event.end !== undefined;
+          if (event.seq !== undefined && (event.proof !== undefined || this.#keys.sender !== undefined)) {
+            const reason = await proved(event, this.#keys, this.url, state.seen);
+            if (reason !== undefined) {
+              yield { gap: 1, reason: "unproved", details: reason, at: event.at };
+              continue;
+            }
+          }
           if (event.seq !== undefined && this.#key !== undefined) {
             yield (await opened(await this.#key, event)) ?? { gap: 1, reason: "unreadable", at: event.at };
             continue;
@@ -227,6 +257,109 @@ class Capsules {
     this.#rest = all.slice(from);
     return whole;
   }
+}
+
+/** The keys that the path of a channel names: of its sender, and of its receiver behind /to/. */
+function keysOf(url) {
+  const keys = {};
+  const segments = url.pathname.split("/");
+  for (const [index, segment] of segments.entries()) {
+    const name = NAME.exec(segment);
+    if (name !== null) keys[segments[index - 1] === "to" ? "receiver" : "sender"] = name[1];
+    else if (/^(ni(:|%3a)|%[46]|n%)/i.test(segment)) throw new Error("a key is named ni:sha-256;HASH, the hash in base64url");
+  }
+  return keys;
+}
+
+/** A private key, and its public one in base64url. */
+async function signingKey(key) {
+  const jwk = key instanceof CryptoKey ? await crypto.subtle.exportKey("jwk", key) : key;
+  return { key: await crypto.subtle.importKey("jwk", jwk, "Ed25519", true, ["sign"]), public: jwk.x };
+}
+
+/** The fields of a signature (RFC 9421) over method, path and these parts, and those parts that are not fields of the request anyway. */
+async function signed(signing, method, url, parts) {
+  const covered = [["@method", method], ["@path", url.pathname]];
+  if (url.search !== "") covered.push(["@query", url.search]);
+  covered.push(...parts);
+  const nonce = base64url(crypto.getRandomValues(new Uint8Array(16)));
+  const names = covered.map(([name]) => `"${name}"`).join(" ");
+  const created = Math.floor(Date.now() / 1000);
+  const parameters = `(${names});created=${created};nonce="${nonce}";keyid="${signing.public}";alg="ed25519";tag="hermes-relay"`;
+  const base = signatureBase(covered, parameters);
+  const signature = new Uint8Array(await crypto.subtle.sign("Ed25519", signing.key, base));
+  const fields = { "signature-input": `relay=${parameters}`, signature: `relay=:${base64(signature)}:` };
+  for (const [name, value] of parts) if (name === "content-digest") fields[name] = value;
+  return fields;
+}
+
+function signatureBase(covered, parameters) {
+  const lines = covered.map(([name, value]) => `"${name}": ${value.trim()}\n`);
+  return new TextEncoder().encode(`${lines.join("")}"@signature-params": ${parameters}`);
+}
+
+/** Checks that a message is of one who may publish; the reason if it is not. */
+async function proved(event, keys, url, seen) {
+  if (event.proof === undefined) return "it has no signature";
+  const proof = Object.fromEntries(event.proof.split("\n").filter((line) => line !== "").map((line) => line.split(/: (.*)/s)));
+  if (dictionary(proof["hermes-publish"]).topic !== event.topic) return "the topic is not the one that was signed";
+  const path = channelOf(url);
+  const parts = { "content-digest": await contentDigest(event.data), "content-type": event.type, "hermes-publish": proof["hermes-publish"] };
+  const sender = await verified(proof["signature-input"], proof.signature, path, parts);
+  if (typeof sender === "string") return sender;
+  const now = Date.now() / 1000;
+  if (keys.sender !== undefined && sender.name !== keys.sender) {
+    const owner = await verified(proof["approve-input"], proof["approve-signature"], path, { "hermes-approve": proof["hermes-approve"] });
+    const until = Number(/\buntil=(\d+)$/.exec(proof["hermes-approve"] ?? "")?.[1] ?? 0);
+    const isNamed = (proof["hermes-approve"] ?? "").includes(`"ni:sha-256;${sender.name}"`);
+    if (typeof owner === "string" || owner.name !== keys.sender || !isNamed || now > until) return "the key is not one of those that may publish";
+  }
+  if (Math.abs(now - sender.created) > LASTS) return "the signature is too old";
+  for (const [id, at] of seen) {
+    if (now - at <= 2 * LASTS && seen.size < MAX_SIGNATURES) break;
+    seen.delete(id);
+  }
+  const id = `${sender.name} ${sender.nonce}`;
+  if (seen.has(id)) return "the signature came already";
+  seen.set(id, now);
+  event.sender = `ni:sha-256;${sender.name}`;
+  return undefined;
+}
+
+/** The signer of a POST with these parts, all of which must be signed; the reason if there is none. */
+async function verified(input, signature, url, parts) {
+  const shape = /^[a-z][a-z0-9]*=(\(((?:"[a-z@-]+" ?)*)\);.*)$/.exec(input ?? "");
+  const bytes = /^[a-z][a-z0-9]*=:([A-Za-z0-9+/=]+):$/.exec(signature ?? "");
+  if (shape === null || bytes === null) return "its signature cannot be read";
+  const values = { "@method": "POST", "@path": url.pathname, ...parts };
+  if (url.search !== "") values["@query"] = url.search;
+  const names = [...shape[2].matchAll(/"([^"]+)"/g)].map(([, name]) => name);
+  const needed = Object.keys(values).filter((name) => values[name] !== undefined);
+  if (names.length !== needed.length || !needed.every((name) => names.includes(name))) return "its signature does not cover the whole of it";
+  const parameter = (name) => new RegExp(`;${name}="?([^";]*)"?`).exec(shape[1].slice(shape[1].lastIndexOf(")")))?.[1];
+  if (parameter("tag") !== "hermes-relay" || parameter("alg") !== "ed25519") return "its signature is for something else";
+  const raw = fromBase64(parameter("keyid") ?? "");
+  const base = signatureBase(names.map((name) => [name, values[name]]), shape[1]);
+  const key = await crypto.subtle.importKey("raw", raw, "Ed25519", true, ["verify"]);
+  if (!(await crypto.subtle.verify("Ed25519", key, fromBase64(bytes[1]), base))) return "the signature is not of this message";
+  const hash = await crypto.subtle.digest("SHA-256", Uint8Array.from([...SPKI, ...raw]));
+  return { name: base64url(new Uint8Array(hash)), created: Number(parameter("created")), nonce: parameter("nonce") };
+}
+
+async function contentDigest(data) {
+  return `sha-256=:${base64(new Uint8Array(await crypto.subtle.digest("SHA-256", data)))}:`;
+}
+
+function base64(bytes) {
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+}
+
+function base64url(bytes) {
+  return base64(bytes).replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
+}
+
+function fromBase64(text) {
+  return Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (byte) => byte.charCodeAt(0));
 }
 
 /** The key of a URL's fragment: 32 bytes in base64url. */
@@ -292,7 +425,7 @@ function read(type, bytes) {
 function message(bytes) {
   const seq = needed(varint(bytes, 0));
   const flags = bytes[seq.end];
-  if (flags === undefined || (flags & ~7) !== 0) throw new Error("a message cannot be read");
+  if (flags === undefined || (flags & ~15) !== 0) throw new Error("a message cannot be read");
   let at = seq.end + 1;
   const label = (flag) => {
     if ((flags & flag) === 0) return undefined;
@@ -302,8 +435,11 @@ function message(bytes) {
   };
   const type = label(1);
   const topic = label(2);
+  const proof = label(8);
   const data = bytes.subarray(at);
-  return { seq: seq.value, type, topic, data, text: () => decoded(data) };
+  const event = { seq: seq.value, type, topic, data, text: () => decoded(data) };
+  if (proof !== undefined) event.proof = proof;
+  return event;
 }
 
 /** A variable-length integer of RFC 9000, section 16, and where it ends; undefined if it is not all there. */

@@ -19,6 +19,7 @@ use hermes_proto::relay::MEDIA_TYPE;
 use hermes_proto::relay::fields::{SUBSCRIBE, Subscribe, Subscribed};
 use http::{HeaderValue, Method, header};
 
+use crate::certified;
 use crate::handler::{Asked, Relay, malformed};
 use crate::query::take_apart;
 use crate::settings::{RelaySettings, Rules};
@@ -75,7 +76,9 @@ impl Aggregate {
         let method = request.head.method.clone();
         let is_ours = method == Method::GET
             || (is_subscription && matches!(method, Method::POST | Method::PUT | Method::DELETE));
-        if !is_ours {
+        // Whose receiver proves its key, and with each request anew, is subscribed to by itself.
+        let is_certified = certified::keys(&path.channel)?.receiver.is_some();
+        if !is_ours || is_certified {
             let content = request.content.into_incoming();
             let (head, content) = onward.send(request.head, content).await?;
             return Ok(Response::Stream(head, content));

@@ -76,8 +76,17 @@ pub(crate) struct Draft {
     pub(crate) how: Publish,
     pub(crate) content_type: Option<Bytes>,
     pub(crate) data: Bytes,
+    /// The proof of its sender.
+    pub(crate) proof: Option<Bytes>,
     /// By whom, where it has a number of its publisher.
     pub(crate) publisher: Option<Publisher>,
+}
+
+impl Draft {
+    /// Bytes that it is counted as where it waits.
+    fn cost(&self) -> usize {
+        cost(self.data.len() + self.proof.as_ref().map_or(0, Bytes::len))
+    }
 }
 
 /// A subscription's place in a channel.
@@ -141,7 +150,7 @@ impl Channel {
         }
         state.phase.takes_messages()?;
         if draft.how.is_reliable {
-            let room = state.check_room(cost(draft.data.len()));
+            let room = state.check_room(draft.cost());
             room.map_err(Unpublished::NoRoom)?;
         }
 
@@ -154,6 +163,7 @@ impl Channel {
             topic: topic.map(Bytes::from),
             expires: max_age.and_then(|age| now.checked_add(age)),
             is_reliable: draft.how.is_reliable,
+            proof: draft.proof.clone(),
             came: now,
             data: draft.data.clone(),
         });
@@ -387,6 +397,7 @@ mod tests {
             },
             content_type: None,
             data: Bytes::from_static(&[0; 1000]),
+            proof: None,
             publisher: None,
         };
         let mut published = 0;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hermes_certified::APPROVE;
 use hermes_http::ResponseHead;
 use hermes_net::memory::Owner;
 use hermes_plug::refusal::Refusal;
@@ -20,8 +21,9 @@ use hermes_proto::relay::fields::{DELIVERED, Delivered, FieldError, MOVE, Publis
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::account::Account;
+use crate::certified::{self, Claim};
 use crate::channel::{Channel, NoRoom};
-use crate::publish::{NotPublished, Publishing};
+use crate::publish::{NotPublished, Publishing, SignedRequest};
 use crate::query::{ChannelPath, take_apart};
 use crate::settings::{RelaySettings, Rules};
 use crate::space::{Asking, Space};
@@ -84,6 +86,12 @@ impl Relay {
         match asked.request.head.method {
             Method::GET => self.subscribe(asked).await,
             Method::POST if asked.request.head.fields.get(MOVE).is_some() => self.hold(&asked),
+            Method::POST if asked.request.head.fields.get(APPROVE).is_some() => {
+                let claim = asked.claim(&self.space)?;
+                claim.approve(&asked.request.head.fields)?;
+                let head = ResponseHead::new(StatusCode::NO_CONTENT);
+                Ok(Response::Whole(head, Bytes::new()))
+            }
             Method::POST | Method::PUT if is_subscription => self.renew(&asked),
             Method::DELETE if is_subscription => self.leave(&asked),
             Method::POST | Method::PUT => self.publish(asked).await,
@@ -91,14 +99,34 @@ impl Relay {
         }
     }
 
-    async fn publish(&self, mut asked: Asked) -> Result<Response, Refusal> {
-        let fields = &asked.request.head.fields;
+    async fn publish(&self, asked: Asked) -> Result<Response, Refusal> {
+        let HandlerRequest {
+            head,
+            mut content,
+            user,
+            opener,
+            ..
+        } = asked.request;
+        let fields = &head.fields;
         let how = Publish::read(fields).map_err(|error| malformed(&error))?;
+        let claim = Claim {
+            certified: &self.space.certified,
+            channel: &asked.path.channel,
+            keys: certified::keys(&asked.path.channel)?,
+            key: &asked.key,
+            user: user.as_deref(),
+            account: &asked.owner,
+        };
         let content_type = fields.get(header::CONTENT_TYPE);
+        let is_stream = content_type.is_some_and(|kind| kind.as_bytes() == MEDIA_TYPE.as_bytes());
+        // Each message of a stream has its own proof.
+        let proof = match is_stream {
+            true => None,
+            false => claim.of_publisher(fields)?,
+        };
         // curl names this type for whatever it is given: it says nothing.
-        let content_type = content_type.filter(|kind| kind.as_bytes() != FORM);
+        let content_type = content_type.filter(|kind| proof.is_some() || kind.as_bytes() != FORM);
         let content_type = content_type.map(|kind| Bytes::copy_from_slice(kind.as_bytes()));
-        let is_stream = content_type.as_deref() == Some(MEDIA_TYPE.as_bytes());
         let publishing = Publishing {
             space: &self.space,
             channel: self.space.channel(&asked.key),
@@ -108,12 +136,13 @@ impl Relay {
             limit: asked.rules.message,
             wait: wait(fields).unwrap_or(WAIT),
             path: &asked.path.channel,
-            opener: asked.request.opener.clone(),
+            opener,
+            claim,
         };
-        let content = &mut asked.request.content;
+        let signed = proof.map(|proof| SignedRequest { fields, proof });
         let published = match is_stream {
-            true => publishing.each(content).await,
-            false => publishing.whole(content).await,
+            true => publishing.each(&mut content).await,
+            false => publishing.whole(&mut content, signed.as_ref()).await,
         };
         match published {
             Ok(delivered) => Ok(delivered_to(StatusCode::OK, &delivered)),
@@ -146,6 +175,18 @@ impl Handler for Relay {
 }
 
 impl Asked {
+    /// By which the request may do as it asks, where the channel names keys.
+    pub(crate) fn claim<'a>(&'a self, space: &'a Space) -> Result<Claim<'a>, Refusal> {
+        Ok(Claim {
+            certified: &space.certified,
+            channel: &self.path.channel,
+            keys: certified::keys(&self.path.channel)?,
+            key: &self.key,
+            user: self.request.user.as_deref(),
+            account: &self.owner,
+        })
+    }
+
     fn asking(&self) -> Asking<'_> {
         Asking {
             key: &self.key,

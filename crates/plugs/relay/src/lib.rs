@@ -11,6 +11,7 @@
 
 mod account;
 mod aggregate;
+mod certified;
 mod channel;
 mod form;
 mod handler;

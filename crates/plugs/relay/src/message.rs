@@ -17,6 +17,8 @@ pub(crate) struct Message {
     pub(crate) expires: Option<Instant>,
     /// Whether a relay that passes it on is to wait for receivers without room.
     pub(crate) is_reliable: bool,
+    /// The proof of its sender, where the channel is certified by a key.
+    pub(crate) proof: Option<Bytes>,
     /// When it came.
     pub(crate) came: Instant,
     /// Its content.
@@ -26,7 +28,7 @@ pub(crate) struct Message {
 impl Message {
     /// Bytes that it is counted as where it waits: its content, and a share for the rest.
     pub(crate) fn cost(&self) -> usize {
-        cost(self.data.len())
+        cost(self.data.len() + self.proof.as_ref().map_or(0, Bytes::len))
     }
 
     /// Whether it is worth nothing any more.

@@ -5,16 +5,19 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use hermes_certified::Proof;
 use hermes_http::Frame;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::{Opener, RequestContent};
 use hermes_proto::capsule::CapsuleDecoder;
+use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::relay::fields::{Delivered, Publish};
-use hermes_proto::relay::{Adu, RelayFrame};
+use hermes_proto::relay::{Adu, MAX_BESIDE, RelayFrame};
 use http::StatusCode;
 
 use crate::account::{Account, Charge};
+use crate::certified::{Claim, ClaimedMessage, check_digest};
 use crate::channel::{Channel, Draft, NoRoom, Publisher, Unpublished};
 use crate::moves::forward;
 use crate::space::Space;
@@ -36,6 +39,14 @@ pub(crate) struct Publishing<'a> {
     pub(crate) path: &'a str,
     /// The way to another relay, where the channel has gone there.
     pub(crate) opener: Opener,
+    /// By which the sender may publish, where the channel names keys.
+    pub(crate) claim: Claim<'a>,
+}
+
+/// A request that its sender signed.
+pub(crate) struct SignedRequest<'a> {
+    pub(crate) fields: &'a Fields,
+    pub(crate) proof: Proof,
 }
 
 /// Why not all was published.
@@ -66,6 +77,7 @@ impl Publishing<'_> {
     pub(crate) async fn whole(
         &self,
         content: &mut RequestContent,
+        signed: Option<&SignedRequest<'_>>,
     ) -> Result<Delivered, NotPublished> {
         if content
             .length()
@@ -82,7 +94,18 @@ impl Publishing<'_> {
                 return Err(too_long(self.limit).into());
             }
         }
-        self.one(data.freeze(), self.content_type.clone(), self.how.clone())
+        if let Some(signed) = signed {
+            check_digest(signed.fields, &data)?;
+        }
+        let adu = Adu {
+            sequence: 0,
+            content_type: self.content_type.clone(),
+            topic: None,
+            is_reliable: false,
+            proof: None,
+            data: data.freeze(),
+        };
+        self.one(adu, self.how.clone(), signed.map(|signed| &signed.proof))
             .await
     }
 
@@ -91,10 +114,7 @@ impl Publishing<'_> {
         &self,
         content: &mut RequestContent,
     ) -> Result<Delivered, NotPublished> {
-        /// What an ADU has beside its content, at most.
-        const LABELS: usize = 1024;
-
-        let mut decoder = CapsuleDecoder::new((self.limit + LABELS) as u64);
+        let mut decoder = CapsuleDecoder::new((self.limit + MAX_BESIDE) as u64);
         let mut total = Delivered {
             is_exact: true,
             ..Delivered::default()
@@ -116,9 +136,8 @@ impl Publishing<'_> {
     }
 
     async fn adu(&self, adu: Adu) -> Result<Delivered, NotPublished> {
-        let topic = adu
-            .topic
-            .map(|topic| String::from_utf8_lossy(&topic).into_owned());
+        let topic = adu.topic.as_ref();
+        let topic = topic.map(|topic| String::from_utf8_lossy(topic).into_owned());
         let how = Publish {
             topic: topic.or_else(|| self.how.topic.clone()),
             // 0: its publisher does not number its messages.
@@ -127,23 +146,32 @@ impl Publishing<'_> {
         };
         // The content shares memory with the others of its piece, and a slow reader must not keep those.
         let data = Bytes::copy_from_slice(&adu.data);
-        self.one(data, adu.content_type, how).await
+        let proof = adu.proof.as_deref().map(Proof::decode).transpose();
+        let proof = proof.map_err(malformed)?;
+        self.one(Adu { data, ..adu }, how, proof.as_ref()).await
     }
 
     async fn one(
         &self,
-        data: Bytes,
-        content_type: Option<Bytes>,
+        adu: Adu,
         how: Publish,
+        proof: Option<&Proof>,
     ) -> Result<Delivered, NotPublished> {
+        let claimed = ClaimedMessage {
+            content_type: adu.content_type.as_deref(),
+            topic: how.topic.as_deref(),
+            content: &adu.data,
+        };
+        let proof = self.claim.message(&claimed, proof)?;
         let publisher = how.sequence.map(|sequence| Publisher {
             name: self.owner.name.clone(),
             sequence,
         });
         let draft = Draft {
             how,
-            content_type,
-            data,
+            content_type: adu.content_type,
+            data: adu.data,
+            proof,
             publisher,
         };
         let counts = &self.space.counts;

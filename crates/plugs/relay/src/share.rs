@@ -460,6 +460,7 @@ mod tests {
             topic: None,
             expires: Some(now + Duration::from_secs(60)),
             is_reliable: false,
+            proof: None,
             came: now,
             data: Bytes::from_static(b"hi"),
         };

@@ -11,6 +11,7 @@ use hermes_proto::relay::Position;
 use parking_lot::Mutex;
 
 use crate::account::Account;
+use crate::certified::Certified;
 use crate::channel::Channel;
 use crate::moves::{Moves, Stopped};
 use crate::settings::Rules;
@@ -30,6 +31,7 @@ pub(crate) struct Space {
     pub(crate) counts: Counts,
     /// Its way to another relay.
     pub(crate) moves: Moves,
+    pub(crate) certified: Certified,
 }
 
 /// What a node has done.
@@ -186,6 +188,7 @@ impl Space {
                 self.remove(&subscription);
             }
         }
+        self.certified.tick();
         self.moves.tick(now, |most| self.stop_channels(most));
     }
 

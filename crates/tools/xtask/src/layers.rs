@@ -21,7 +21,7 @@ struct Folder {
 const FOLDERS: &[Folder] = &[
     Folder {
         name: "wire",
-        crates: "proto ip stack noise wireguard",
+        crates: "proto ip stack noise certified wireguard",
         knows: "",
         tests_know: "corpus",
     },
@@ -45,7 +45,7 @@ const FOLDERS: &[Folder] = &[
     },
     Folder {
         name: "plugs",
-        crates: "custody socks relay functions cache pace areas",
+        crates: "custody socks relay-client relay functions cache pace areas",
         knows: "wire decide machine observe identity packet plug",
         tests_know: "node",
     },

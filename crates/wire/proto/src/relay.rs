@@ -4,7 +4,8 @@
 //! section 3), each an *application data unit* (ADU) of the channel or a word about it:
 //!
 //! ```text
-//! ADU       { Sequence (varint), Flags (8), [Length (varint), Content-Type], [Length (varint), Topic], Data }
+//! ADU       { Sequence (varint), Flags (8), [Length (varint), Content-Type], [Length (varint), Topic],
+//!             [Length (varint), Proof], Data }
 //! GAP       { Count (varint), Reason (varint) }
 //! HEARTBEAT { Sequence (varint) }
 //! MOVED     { URI }
@@ -51,6 +52,16 @@ const HAS_TOPIC: u8 = 0x02;
 /// The flag of an ADU that must not be lost for a receiver without room. Only relays are told so, which have receivers of their own.
 const IS_RELIABLE: u8 = 0x04;
 
+/// The flag of an ADU that carries the proof of its sender.
+const HAS_PROOF: u8 = 0x08;
+
+/// The longest proof of a sender, in bytes.
+#[doc(alias = "bound")]
+pub const MAX_PROOF: usize = 8192;
+
+/// Bytes of an ADU beside its content, at most.
+pub const MAX_BESIDE: usize = MAX_PROOF + 2 * MAX_LABEL + 32;
+
 /// The longest content type or topic, in bytes: a capsule may begin with both.
 #[doc(alias = "bound")]
 pub const MAX_LABEL: usize = 255;
@@ -66,6 +77,8 @@ pub struct Adu {
     pub topic: Option<Bytes>,
     /// Whether a relay that passes it on waits for receivers without room, instead of losing it for them.
     pub is_reliable: bool,
+    /// The proof of its sender, where the channel is certified by a key.
+    pub proof: Option<Bytes>,
     /// Its content.
     pub data: Bytes,
 }
@@ -134,8 +147,10 @@ pub enum RelayFrameError {
     /// It ends before its fields do.
     #[error("a capsule of the relay ends before its fields do")]
     Short,
-    /// A content type or topic is too long.
-    #[error("a content type or topic is longer than {MAX_LABEL} bytes")]
+    /// A content type, topic or proof is too long.
+    #[error(
+        "a content type or topic is longer than {MAX_LABEL} bytes, or a proof than {MAX_PROOF}"
+    )]
     Label,
     /// A flag that no one has defined is set: the rest cannot be understood.
     #[error("an ADU has the unknown flags {0:#04x}")]
@@ -196,23 +211,29 @@ impl RelayFrame {
 
 /// Appends an ADU without its data, which follows: a large one need not be copied.
 pub fn encode_adu_header(adu: &Adu, output: &mut BytesMut) {
-    let label = |label: &Option<Bytes>| {
-        let length = label.as_ref().map_or(0, |label| label.len().min(MAX_LABEL));
+    let label = |label: &Option<Bytes>, most: usize| {
+        let length = label.as_ref().map_or(0, |label| label.len().min(most));
         label.as_ref().map(|label| label.slice(..length))
     };
-    let labels = [label(&adu.content_type), label(&adu.topic)];
-    let in_bytes = |label: &Bytes| varint::size(label.len() as u64) + label.len();
-    let labels_length: usize = labels.iter().flatten().map(in_bytes).sum();
+    let labels = [
+        (HAS_TYPE, label(&adu.content_type, MAX_LABEL)),
+        (HAS_TOPIC, label(&adu.topic, MAX_LABEL)),
+        (HAS_PROOF, label(&adu.proof, MAX_PROOF)),
+    ];
+    let mut labels_length = 0;
+    let mut flags = if adu.is_reliable { IS_RELIABLE } else { 0 };
+    for (flag, label) in &labels {
+        if let Some(label) = label {
+            flags |= flag;
+            labels_length += varint::size(label.len() as u64) + label.len();
+        }
+    }
     let length = varint::size(adu.sequence) + 1 + labels_length + adu.data.len();
 
     header(ADU, length, output);
     varint::encode(adu.sequence, output);
-    let mut flags = if adu.is_reliable { IS_RELIABLE } else { 0 };
-    for (flag, label) in [HAS_TYPE, HAS_TOPIC].into_iter().zip(&labels) {
-        flags |= if label.is_some() { flag } else { 0 };
-    }
     output.put_u8(flags);
-    for label in labels.iter().flatten() {
+    for label in labels.iter().filter_map(|(_, label)| label.as_ref()) {
         varint::encode(label.len() as u64, output);
         output.put_slice(label);
     }
@@ -225,15 +246,15 @@ fn header(code: u64, length: usize, output: &mut BytesMut) {
 fn decode_adu(mut value: Bytes) -> Result<Adu, RelayFrameError> {
     let sequence = number(&mut value)?;
     let flags = value.try_get_u8().map_err(|_| RelayFrameError::Short)?;
-    if flags & !(HAS_TYPE | HAS_TOPIC | IS_RELIABLE) != 0 {
+    if flags & !(HAS_TYPE | HAS_TOPIC | IS_RELIABLE | HAS_PROOF) != 0 {
         return Err(RelayFrameError::Flags(flags));
     }
-    let mut label = |flag: u8| -> Result<Option<Bytes>, RelayFrameError> {
+    let mut label = |flag: u8, most: usize| -> Result<Option<Bytes>, RelayFrameError> {
         if flags & flag == 0 {
             return Ok(None);
         }
         let length = number(&mut value)?;
-        if length > MAX_LABEL as u64 {
+        if length > most as u64 {
             return Err(RelayFrameError::Label);
         }
         let length = length as usize;
@@ -242,13 +263,15 @@ fn decode_adu(mut value: Bytes) -> Result<Adu, RelayFrameError> {
         }
         Ok(Some(value.split_to(length)))
     };
-    let content_type = label(HAS_TYPE)?;
-    let topic = label(HAS_TOPIC)?;
+    let content_type = label(HAS_TYPE, MAX_LABEL)?;
+    let topic = label(HAS_TOPIC, MAX_LABEL)?;
+    let proof = label(HAS_PROOF, MAX_PROOF)?;
     Ok(Adu {
         sequence,
         content_type,
         topic,
         is_reliable: flags & IS_RELIABLE != 0,
+        proof,
         data: value,
     })
 }
@@ -380,6 +403,7 @@ mod tests {
             content_type: Some(Bytes::from_static(b"text/plain")),
             topic: Some(Bytes::from_static(b"t")),
             is_reliable: true,
+            proof: Some(Bytes::from_static(b"signature: x")),
             data: Bytes::from_static(b"hi"),
         };
         let frames = [
@@ -404,6 +428,7 @@ mod tests {
             content_type: None,
             topic: None,
             is_reliable: false,
+            proof: None,
             data: Bytes::from(vec![0; 100]),
         };
         let mut written = BytesMut::new();
@@ -421,7 +446,7 @@ mod tests {
         };
         assert_eq!(decode(ADU, &[]), Err(RelayFrameError::Short));
         assert_eq!(decode(ADU, &[1]), Err(RelayFrameError::Short));
-        assert_eq!(decode(ADU, &[1, 8]), Err(RelayFrameError::Flags(8)));
+        assert_eq!(decode(ADU, &[1, 16]), Err(RelayFrameError::Flags(16)));
         assert_eq!(decode(ADU, &[1, 1, 5, b'a']), Err(RelayFrameError::Short));
         assert_eq!(
             decode(ADU, &[1, 2, 0x41, 0x00]),

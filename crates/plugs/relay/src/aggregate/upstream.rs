@@ -9,7 +9,7 @@ use hermes_http::{Frame, Incoming, RequestHead, ResponseHead};
 use hermes_plug::{Onward, Opener, Response};
 use hermes_proto::capsule::CapsuleDecoder;
 use hermes_proto::relay::fields::{SUBSCRIBE, Subscribe, Subscribed};
-use hermes_proto::relay::{End, Position, RelayFrame};
+use hermes_proto::relay::{End, MAX_BESIDE, Position, RelayFrame};
 use http::uri::PathAndQuery;
 use http::{Method, header};
 use tokio::sync::mpsc;
@@ -40,9 +40,6 @@ const COMMANDS: usize = 16;
 /// Bytes of a refusal's content that are kept for the one who asked.
 #[doc(alias = "bound")]
 const MAX_REFUSAL: usize = 16 * 1024;
-
-/// Bytes of an ADU beside its content, at most.
-const LABELS: u64 = 1024;
 
 /// The way to the relay, in the name of the first who asked.
 pub(super) struct Upstream {
@@ -244,7 +241,7 @@ impl Reader {
 
     /// Takes one stream to its end.
     async fn stream(&mut self, mut content: Incoming) -> StreamEnd {
-        let limit = self.upstream.rules.message as u64 + LABELS;
+        let limit = self.upstream.rules.message as u64 + MAX_BESIDE as u64;
         let mut decoder = CapsuleDecoder::new(limit);
         let mut reports = interval(REPORT);
         reports.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
+use bytes::Bytes;
 use hermes_proto::relay::{Adu, Gap, Position};
 use tokio::time::timeout_at;
 
@@ -11,6 +12,11 @@ use super::{Channel, Waiting};
 use crate::message::{Message, cost};
 use crate::queue::Room;
 use crate::share::Ending;
+
+/// Bytes that a message is counted as where it waits.
+fn adu_cost(adu: &Adu) -> usize {
+    cost(adu.data.len() + adu.proof.as_ref().map_or(0, Bytes::len))
+}
 
 impl Channel {
     /// The channel of another relay, from this position on.
@@ -28,7 +34,7 @@ impl Channel {
     /// A message has come from there. One that must not be lost waits until then for receivers without room.
     pub(crate) async fn take_over(&self, adu: Adu, deadline: Instant) {
         let mut room = Room::Unknown;
-        if adu.is_reliable && self.wait_for_room(cost(adu.data.len()), deadline).await {
+        if adu.is_reliable && self.wait_for_room(adu_cost(&adu), deadline).await {
             room = Room::Checked;
         }
         let mut state = self.state.lock();
@@ -43,9 +49,10 @@ impl Channel {
             topic: adu.topic,
             expires: None,
             is_reliable: adu.is_reliable,
+            proof: adu.proof.map(|proof| Bytes::copy_from_slice(&proof)),
             came: Instant::now(),
             // The content shares memory with the others of its piece, and a slow reader must not keep those.
-            data: bytes::Bytes::copy_from_slice(&adu.data),
+            data: Bytes::copy_from_slice(&adu.data),
         });
         state.push(&message, room);
     }

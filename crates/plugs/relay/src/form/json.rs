@@ -12,7 +12,11 @@ use crate::message::Message;
 pub(super) fn message(message: &Message, output: &mut BytesMut) {
     let mut object = json!({ "seq": message.sequence });
     if let Some(members) = object.as_object_mut() {
-        let labels = [("type", &message.content_type), ("topic", &message.topic)];
+        let labels = [
+            ("type", &message.content_type),
+            ("topic", &message.topic),
+            ("proof", &message.proof),
+        ];
         for (name, label) in labels {
             if let Some(label) = label {
                 let label = String::from_utf8_lossy(label).into_owned();

@@ -13,6 +13,7 @@ pub(super) fn head(message: &Message, is_for_relay: bool, output: &mut BytesMut)
         content_type: message.content_type.clone(),
         topic: message.topic.clone(),
         is_reliable: is_for_relay && message.is_reliable,
+        proof: message.proof.clone(),
         data: message.data.clone(),
     };
     encode_adu_header(&adu, output);

@@ -17,6 +17,11 @@ pub(super) fn head(message: &Message, output: &mut BytesMut) {
             String::from_utf8_lossy(kind)
         );
     }
+    if let Some(proof) = &message.proof {
+        for line in String::from_utf8_lossy(proof).lines() {
+            let _ = write!(output, "{line}\r\n");
+        }
+    }
     let length = message.data.len();
     let sequence = message.sequence;
     let _ = write!(

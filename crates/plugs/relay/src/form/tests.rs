@@ -15,6 +15,7 @@ fn message(data: &'static [u8]) -> Arc<Message> {
         topic: None,
         expires: None,
         is_reliable: false,
+        proof: None,
         came: Instant::now(),
         data: Bytes::from_static(data),
     })

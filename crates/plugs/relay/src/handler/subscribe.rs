@@ -61,6 +61,9 @@ impl Relay {
     pub(crate) async fn subscribe(&self, asked: Asked) -> Result<Response, Refusal> {
         let fields = &asked.request.head.fields;
         let wish = Subscribe::read(fields).map_err(|error| malformed(&error))?;
+        let target = asked.request.head.path.as_ref();
+        let target = target.map_or("/", |path| path.as_str());
+        asked.claim(&self.space)?.subscriber(target, fields)?;
         let Some(form) = accepted(fields) else {
             return Err(no_form());
         };

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hermes_http::{Frame, Incoming, RequestHead};
 use hermes_plug::Opener;
 use hermes_plug::refusal::Refusal;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::relay::Position;
 use hermes_proto::relay::fields::{DELIVERED, Delivered, MOVE, Move, PUBLISH, Subscribed};
+use hermes_proto::relay::{Adu, MEDIA_TYPE, Position, RelayFrame};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use tokio::time::timeout;
@@ -138,15 +138,19 @@ pub(crate) async fn forward(
     if let Some(value) = draft.how.value() {
         head.fields.insert(PUBLISH, value);
     }
-    let kind = draft
-        .content_type
-        .map(|kind| HeaderValue::from_bytes(&kind));
-    if let Some(Ok(kind)) = kind {
+    let (kind, data) = match draft.proof {
+        Some(_) => (
+            Some(Bytes::from_static(MEDIA_TYPE.as_bytes())),
+            with_proof(draft),
+        ),
+        None => (draft.content_type, draft.data),
+    };
+    if let Some(Ok(kind)) = kind.map(|kind| HeaderValue::from_bytes(&kind)) {
         head.fields.insert(header::CONTENT_TYPE, kind);
     }
-    let length = HeaderValue::from(draft.data.len() as u64);
+    let length = HeaderValue::from(data.len() as u64);
     head.fields.insert(header::CONTENT_LENGTH, length);
-    let (head, content) = opener.open(head, Incoming::Full(Some(draft.data))).await?;
+    let (head, content) = opener.open(head, Incoming::Full(Some(data))).await?;
     // Read to its end, so that its connection is free again.
     let text = whole(content).await;
     let has_counts = head.fields.get(DELIVERED).is_some();
@@ -161,6 +165,21 @@ pub(crate) async fn forward(
             Err(Refusal::new(ProxyError::HttpRequestError, details).status(head.status))
         }
     }
+}
+
+/// A message whose proof goes along: it is the sender's, not this relay's.
+fn with_proof(draft: Draft) -> Bytes {
+    let adu = Adu {
+        sequence: draft.how.sequence.unwrap_or_default(),
+        content_type: draft.content_type,
+        topic: draft.how.topic.map(Bytes::from),
+        is_reliable: false,
+        proof: draft.proof,
+        data: draft.data,
+    };
+    let mut written = BytesMut::new();
+    RelayFrame::Adu(adu).encode(&mut written);
+    written.freeze()
 }
 
 fn request(successor: &Successor, path: &str) -> Option<RequestHead> {

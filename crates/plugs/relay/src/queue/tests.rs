@@ -15,6 +15,7 @@ fn message(sequence: u64, length: usize) -> Message {
         topic: None,
         expires: None,
         is_reliable: false,
+        proof: None,
         came: Instant::now(),
         data: Bytes::from(vec![0; length]),
     }

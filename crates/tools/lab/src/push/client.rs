@@ -284,6 +284,7 @@ fn capsule(size: usize, bytes: &mut Vec<u8>) {
         content_type: None,
         topic: None,
         is_reliable: false,
+        proof: None,
         data: vec![b'x'; size].into(),
     };
     let mut written = bytes::BytesMut::new();

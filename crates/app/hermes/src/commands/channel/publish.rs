@@ -5,13 +5,11 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use clap::Args;
-use hermes_proto::relay::fields::{Delivered, PUBLISH, Publish as PublishField};
-use http::{Method, Request, header};
-use http_body_util::{BodyExt, Full};
+use hermes_proto::relay::fields::Publish as How;
+use hermes_relay_client::{Delivered, Outgoing, Publisher};
 use serde_json::json;
 
-use super::connection::{ChannelAddress, Connection, fields, path};
-use super::seal::SEALED;
+use super::address::{ChannelAddress, failure};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -49,8 +47,13 @@ pub struct Publish {
 /// # Errors
 /// The relay is not there, or refuses.
 pub async fn run(publish: &Publish, output: Output) -> Result<(), Failure> {
-    let connected = publish.address.connect().await;
-    let mut connection = connected.map_err(super::connection::Trouble::failure)?;
+    let mut publisher = Publisher::new(publish.address.channel()?);
+    if let Some(approval) = publish.address.approval()? {
+        publisher.approve(&approval).await.map_err(failure)?;
+        let senders = approval.keys.len() + approval.users.len();
+        output.line(format_args!("approved senders: {senders}"));
+        return Ok(());
+    }
     if publish.lines {
         let (sender, mut lines) = tokio::sync::mpsc::channel(1);
         // Standard input blocks, and would hold up the connection.
@@ -63,12 +66,12 @@ pub async fn run(publish: &Publish, output: Output) -> Result<(), Failure> {
             }
         });
         while let Some(line) = lines.recv().await {
-            one(publish, &mut connection, line.into(), output).await?;
+            one(publish, &mut publisher, line.into(), output).await?;
         }
         return Ok(());
     }
     let message = message(publish)?;
-    one(publish, &mut connection, message, output).await
+    one(publish, &mut publisher, message, output).await
 }
 
 fn message(publish: &Publish) -> Result<Bytes, Failure> {
@@ -93,52 +96,23 @@ fn message(publish: &Publish) -> Result<Bytes, Failure> {
     Ok(read.into())
 }
 
-/// The message and its media type as they are sent.
-fn sealed(publish: &Publish, message: Bytes) -> Result<(Bytes, Option<&str>), Failure> {
-    let kind = publish.content_type.as_deref();
-    let Some(seal) = publish.address.seal() else {
-        return Ok((message, kind));
-    };
-    let sealed = seal.seal(kind, &message);
-    let sealed = sealed.ok_or_else(|| Failure::failed("the system gives no random numbers"))?;
-    Ok((sealed, Some(SEALED)))
-}
-
 async fn one(
     publish: &Publish,
-    connection: &mut Connection,
+    publisher: &mut Publisher,
     message: Bytes,
     output: Output,
 ) -> Result<(), Failure> {
-    let how = PublishField {
-        is_reliable: publish.reliable,
-        topic: publish.topic.clone(),
-        ..PublishField::default()
+    let message = Outgoing {
+        data: message,
+        content_type: publish.content_type.clone(),
+        how: How {
+            is_reliable: publish.reliable,
+            topic: publish.topic.clone(),
+            ..How::default()
+        },
+        wait: None,
     };
-    let (message, kind) = sealed(publish, message)?;
-    let mut request = Request::builder()
-        .method(Method::POST)
-        .uri(path(publish.address.url()));
-    if let Some(value) = how.value() {
-        request = request.header(PUBLISH, value);
-    }
-    if let Some(kind) = kind {
-        request = request.header(header::CONTENT_TYPE, kind);
-    }
-    let request = request
-        .body(Full::new(message))
-        .map_err(|error| Failure::invalid(error.to_string()))?;
-    let sent = connection.send(request).await;
-    let answer = sent.map_err(super::connection::Trouble::failure)?;
-    let delivered = Delivered::read(&fields(answer.headers()));
-    let delivered = delivered.ok().flatten().ok_or_else(|| {
-        let url = publish.address.url();
-        Failure::failed(format!(
-            "{url} is no channel of a relay: it took the message and named no receivers"
-        ))
-    })?;
-    // The connection is free for the next message once this is read.
-    drop(answer.into_body().collect().await);
+    let delivered = publisher.publish(&message).await.map_err(failure)?;
     if output.json {
         output.value(&json!({
             "receivers": delivered.receivers,

@@ -14,7 +14,7 @@ use super::{channel, subscriptions};
 const KEY: &str = "a key of sixteen bytes or more";
 
 /// A relay that takes channels over, with room for many.
-fn successor(key: &str) -> Node {
+pub(super) fn successor(key: &str) -> Node {
     Node::start(
         "successor",
         &format!(
@@ -28,7 +28,7 @@ fn successor(key: &str) -> Node {
 }
 
 /// The document of a relay that hands its channels over to this one.
-fn document(to: &Node, more: &str) -> String {
+pub(super) fn document(to: &Node, more: &str) -> String {
     let place = to.address("web");
     format!(
         r#"

@@ -2,6 +2,7 @@
 
 mod aggregation;
 mod bounds;
+mod certified;
 mod forms;
 mod migration;
 mod patterns;

@@ -4,8 +4,6 @@
 //! Sealed { Nonce (96), AES-256-GCM { Length (varint), Content-Type, Content }, Tag (128) }
 //! ```
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
@@ -13,10 +11,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::{Bytes, BytesMut};
 use hermes_proto::varint;
-use http::Uri;
 
 /// The media type of sealed messages.
-pub(super) const SEALED: &str = "application/hermes-sealed";
+pub(crate) const SEALED: &str = "application/hermes-sealed";
 
 /// The purpose of the key, which is authenticated with each message.
 const PURPOSE: &[u8] = b"hermes relay sealed 1";
@@ -24,48 +21,20 @@ const PURPOSE: &[u8] = b"hermes relay sealed 1";
 /// Bytes of a key.
 const KEY: usize = 32;
 
-/// The URL of a channel, with the key in its fragment if it has one.
-#[derive(Clone)]
-pub(super) struct ChannelUrl {
-    pub(super) uri: Uri,
-    pub(super) seal: Option<Seal>,
-}
-
 /// A key that seals messages and opens them.
 #[derive(Clone)]
-pub(super) struct Seal(Arc<RandomizedNonceKey>);
+pub(crate) struct Seal(Arc<RandomizedNonceKey>);
 
 /// A message that was opened.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct OpenedMessage {
-    pub(super) content_type: Option<Bytes>,
-    pub(super) data: Bytes,
-}
-
-impl FromStr for ChannelUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (uri, fragment) = match text.split_once('#') {
-            Some((uri, fragment)) => (uri, Some(fragment)),
-            None => (text, None),
-        };
-        Ok(Self {
-            uri: uri.parse().map_err(|error| format!("{error}"))?,
-            seal: fragment.map(Seal::new).transpose()?,
-        })
-    }
-}
-
-impl fmt::Debug for ChannelUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ChannelUrl").field(&self.uri).finish()
-    }
+pub(crate) struct OpenedMessage {
+    pub(crate) content_type: Option<Bytes>,
+    pub(crate) data: Bytes,
 }
 
 impl Seal {
     /// The key of a fragment.
-    fn new(fragment: &str) -> Result<Self, String> {
+    pub(crate) fn new(fragment: &str) -> Result<Self, String> {
         let malformed =
             || "the fragment of the URL is no key: 32 bytes in base64url, 43 characters".to_owned();
         let key = URL_SAFE_NO_PAD.decode(fragment).map_err(|_| malformed())?;
@@ -77,7 +46,7 @@ impl Seal {
     }
 
     /// Seals a message; `None` if the system gives no random numbers.
-    pub(super) fn seal(&self, content_type: Option<&str>, data: &[u8]) -> Option<Bytes> {
+    pub(crate) fn seal(&self, content_type: Option<&str>, data: &[u8]) -> Option<Bytes> {
         let kind = content_type.unwrap_or_default().as_bytes();
         let mut length = BytesMut::new();
         varint::encode(kind.len() as u64, &mut length);
@@ -95,7 +64,7 @@ impl Seal {
     }
 
     /// Opens a message; `None` if it was not sealed by this key.
-    pub(super) fn open(&self, message: &[u8]) -> Option<OpenedMessage> {
+    pub(crate) fn open(&self, message: &[u8]) -> Option<OpenedMessage> {
         let (nonce, sealed) = message.split_at_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut sealed = sealed.to_vec();
@@ -135,21 +104,6 @@ mod tests {
             flipped[at] ^= 1;
             assert_eq!(seal.open(&flipped), None, "{at}");
             assert_eq!(seal.open(&sealed[..at]), None, "{at}");
-        }
-    }
-
-    #[test]
-    fn the_key_of_a_url_is_shown_to_no_one() {
-        let url: ChannelUrl = format!("http://hub/c/x#{FRAGMENT}").parse().unwrap();
-        assert!(url.seal.is_some());
-        assert_eq!(url.uri, "http://hub/c/x");
-        assert!(!format!("{url:?}").contains(&FRAGMENT[..8]));
-        for wrong in [
-            "http://hub/c/x#",
-            "http://hub/c/x#short",
-            "http://hub/c/x#%",
-        ] {
-            assert!(wrong.parse::<ChannelUrl>().is_err(), "{wrong}");
         }
     }
 }
