@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     cache, cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo,
     env, exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback,
-    run, status, top, why, wireguard_key,
+    run, status, top, translate, why, wireguard_key,
 };
 use crate::demo;
 
@@ -144,6 +144,8 @@ pub enum FileCommand {
     Convert(convert::Convert),
     /// Plan the functions between areas of organisations.
     Plan(plan::PlanCommand),
+    /// Run the tests of mappings, by which an old interface is served by a new one.
+    Translate(translate::TranslateCommand),
     /// Print the public key that neighbours in custody are to be told, and make the key if there is none.
     CustodyKey(custody_key::CustodyKey),
     /// Print the public key that a peer of WireGuard is to be told, and make the private one if there is none.

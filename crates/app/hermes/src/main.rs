@@ -35,7 +35,7 @@ use cli::{ChannelCommand, Cli, Command, FileCommand, OverlayCommand};
 use commands::{
     cache, cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo,
     env, exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback,
-    run, schema, status, top, why, wireguard_key,
+    run, schema, status, top, translate, why, wireguard_key,
 };
 use failure::Failure;
 use output::Output;
@@ -199,6 +199,7 @@ fn make_files(command: FileCommand, output: Output) -> Result<(), Failure> {
         FileCommand::Passwd(passwd) => passwd::run(&passwd, output),
         FileCommand::Convert(convert) => convert::run(&convert, output),
         FileCommand::Plan(plan) => plan::run(&plan, output),
+        FileCommand::Translate(translate) => translate::run(&translate, output),
         FileCommand::CustodyKey(key) => custody_key::run(&key, output),
         FileCommand::WireguardKey(key) => wireguard_key::run(&key, output),
     }

@@ -28,6 +28,7 @@ pub mod run;
 pub mod schema;
 pub mod status;
 pub mod top;
+pub mod translate;
 pub mod why;
 pub mod wireguard_key;
 
