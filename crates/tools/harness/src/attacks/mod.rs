@@ -27,6 +27,7 @@ pub mod replay_windows;
 mod slow_filter;
 pub mod spelled_hosts;
 pub mod transforms;
+mod translated;
 pub mod uploads;
 pub mod waiting_datagrams;
 
@@ -129,6 +130,7 @@ pub const ALL: &[Attack] = &[
     bombs::ZSTANDARD,
     areas::PATHS,
     paced::WAITERS,
+    translated::COSTLY,
 ];
 
 /// A node under attack, with the servers behind it.

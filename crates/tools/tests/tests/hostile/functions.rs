@@ -121,6 +121,15 @@ fn requests_of_one_user_that_wait_for_origins_without_room_leave_room_for_anothe
 }
 
 #[test]
+fn contents_that_are_costly_to_translate_leave_room_for_another() {
+    let stage = survives("translated-contents");
+    assert!(refusals(&stage, "nested too deeply") > 0);
+    assert!(refusals(&stage, "stands twice") > 0);
+    // 200 trees of 6 MB each are more than one user may hold.
+    assert!(refusals(&stage, "memory for") > 0);
+}
+
+#[test]
 fn a_process_that_goes_wrong_at_the_word_of_one_user_serves_another() {
     let stage = survives("acting-hop");
     assert!(refusals(&stage, "no room left for this user") > 0);

@@ -72,6 +72,7 @@ mod templates;
 mod tokens;
 mod trace;
 mod transform;
+mod translate;
 mod tunnels;
 mod untrusted;
 mod versions;
