@@ -21,7 +21,7 @@ struct Folder {
 const FOLDERS: &[Folder] = &[
     Folder {
         name: "wire",
-        crates: "proto ip stack noise certified wireguard",
+        crates: "proto recovery ip stack noise certified wireguard",
         knows: "",
         tests_know: "corpus",
     },
