@@ -17,6 +17,7 @@ use super::counters::Counters;
 use super::flow_record::{FlowRecord, SeenFlow};
 use super::functions::FunctionCounts;
 use super::live::{Attempt, Hop, Id, LaterRefusal, Learnt, Live, MovedPath, TEXT_LIMIT, clip};
+use super::recovery::RecoverySource;
 use super::span::Span;
 use super::{CLIENT_CLOSED, DropReason, Telemetry, class_of};
 use crate::LOG;
@@ -330,7 +331,12 @@ impl Exchange {
 
     /// The functions on its way, which count there.
     pub fn functions(&self, counts: FunctionCounts) {
-        self.live.facts.lock().functions = Some(counts);
+        self.live.facts.lock().worked.functions = Some(counts);
+    }
+
+    /// Lost datagrams of it are recovered now, or no longer.
+    pub fn recovery(&self, source: Option<Arc<dyn RecoverySource>>) {
+        self.live.facts.lock().worked.recovery = source;
     }
 
     /// Filters are asked about it again: earlier decisions do not count any more.

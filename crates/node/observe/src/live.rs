@@ -18,6 +18,7 @@ use super::counters::{Counters, FlowCounters};
 use super::counts::Counts;
 use super::functions::{self, FunctionCounts, FunctionView};
 use super::listener::ListenerTelemetry;
+use super::recovery::{RecoverySource, RecoveryView};
 use super::span::Span;
 
 /// Parts of the table, so that workers rarely meet at one lock.
@@ -100,8 +101,17 @@ pub(super) struct Facts {
     pub names: Names,
     /// Its recoveries.
     pub outlived: Outlived,
+    /// The works on its payload.
+    pub worked: PayloadWorks,
+}
+
+/// The works on the payload of an exchange.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PayloadWorks {
     /// The functions on its way.
     pub functions: Option<FunctionCounts>,
+    /// Recovery of its datagrams, where both ends take part.
+    pub recovery: Option<Arc<dyn RecoverySource>>,
 }
 
 /// The decisions about an exchange, and their makers.
@@ -333,7 +343,8 @@ impl Live {
             waits: facts.outlived.waits.clone(),
             moved: facts.outlived.moved.as_deref().cloned(),
             flows: FlowCountsView::of(&self.counters.flows),
-            functions: functions::views(facts.functions.as_ref()),
+            functions: functions::views(facts.worked.functions.as_ref()),
+            recovery: facts.worked.recovery.as_ref().map(|source| source.view()),
         };
         let age = now.saturating_duration_since(self.since).as_millis();
 
@@ -480,6 +491,9 @@ pub struct ExchangeProgress {
     /// The functions on its way, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionView>,
+    /// Recovery of its datagrams; absent where the two ends did not agree on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryView>,
 }
 
 /// Spreads numbers that we count ourselves, which no one can choose so that they meet.

@@ -7,8 +7,9 @@ use hermes_net::PeerAddress;
 use hermes_net::memory::Owner;
 use serde::Serialize;
 
-use super::functions::{self, FunctionCounts, FunctionView};
-use super::live::{Attempt, Facts, Live};
+use super::functions::{self, FunctionView};
+use super::live::{Attempt, Facts, Live, PayloadWorks};
+use super::recovery::RecoveryView;
 
 /// Why a record is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -69,12 +70,21 @@ pub(super) struct PassedBy {
     pub filters: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionView>,
+    /// Recovery of its datagrams. Boxed, as it is rare.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Box<RecoveryView>>,
 }
 
 impl PassedBy {
-    fn of(filters: Vec<String>, counts: Option<&FunctionCounts>) -> Self {
-        let functions = functions::views(counts);
-        Self { filters, functions }
+    fn of(filters: Vec<String>, worked: &PayloadWorks) -> Self {
+        Self {
+            filters,
+            functions: functions::views(worked.functions.as_ref()),
+            recovery: worked
+                .recovery
+                .as_ref()
+                .map(|source| Box::new(source.view())),
+        }
     }
 }
 
@@ -211,7 +221,7 @@ impl Record {
                 _ => Vec::new(),
             },
             made: facts.tried,
-            passed: PassedBy::of(facts.decided_by.filters, facts.functions.as_ref()),
+            passed: PassedBy::of(facts.decided_by.filters, &facts.worked),
             status: live.status(),
             refused: RefusedBy {
                 refused_by: facts.refused_by.map(|later| later.node),

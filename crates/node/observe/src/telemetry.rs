@@ -317,7 +317,7 @@ impl Telemetry {
         };
 
         self.metrics.ended(live, class, now, gained, &self.usage);
-        if let Some(counts) = &live.facts.lock().functions {
+        if let Some(counts) = &live.facts.lock().worked.functions {
             self.metrics.functions().ended(counts);
         }
         let is_answered_request = live.kind() == "http" && live.status().is_some();

@@ -1,11 +1,15 @@
 //! Changes of datagrams on their way, where a route asks for them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use hermes_proto::batch::{Batch, Layout, PushError};
 
+use tokio::time::Instant;
+
 use crate::broken::{Broken, Side};
+use crate::recovery::{DirectionRecovery, Recovery};
 
 /// Changes the datagrams of one direction of a tunnel of UDP.
 pub trait AlterDatagram: Send {
@@ -35,6 +39,9 @@ pub(crate) trait ChangedDirection {
     /// A change dropped one.
     fn dropped(&self);
 
+    /// One is no frame of recovery.
+    fn malformed(&self);
+
     /// One of so many bytes does not fit.
     fn too_long(&self, bytes: usize);
 }
@@ -42,6 +49,8 @@ pub(crate) trait ChangedDirection {
 /// The changes of one direction, in their order.
 pub struct DatagramChanges {
     stages: Vec<Stage>,
+    /// Recovery of those that are lost, before the changes or behind them.
+    pub(crate) recovery: DirectionRecovery,
     /// Datagrams as they came.
     pub(crate) found: Batch,
     /// Changed datagrams for which a batch had no room.
@@ -63,6 +72,7 @@ impl Default for DatagramChanges {
     fn default() -> Self {
         Self {
             stages: Vec::new(),
+            recovery: DirectionRecovery::default(),
             found: Batch::with(Layout::UDP),
             rest: VecDeque::new(),
             is_kept: false,
@@ -81,6 +91,14 @@ impl DatagramChanges {
     /// Adds a change before those that there are: towards the client, the last of a route comes first.
     pub fn push_front(&mut self, name: String, alter: Box<dyn AlterDatagram>) {
         self.stages.insert(0, Stage { name, alter });
+    }
+
+    /// Has lost datagrams recovered, where a side has an end of recovery: `from` the one that they come from, `to` the other.
+    pub fn recover(&mut self, from: Option<&Arc<Recovery>>, to: Option<&Arc<Recovery>>) {
+        self.recovery = DirectionRecovery {
+            from: from.cloned(),
+            to: to.cloned(),
+        };
     }
 
     /// Whether nothing waits for a batch.
@@ -115,19 +133,51 @@ impl DatagramChanges {
         direction: &impl ChangedDirection,
         batch: &mut Batch,
     ) -> Result<(), Broken> {
+        let recovery = self.recovery.clone();
+        let now = Instant::now();
         for datagram in datagrams {
-            let goes_on = self.pass(datagram);
-            if !goes_on.map_err(|reason| Broken::malformed(direction.side(), reason))? {
-                direction.dropped();
-                continue;
-            }
-            // Behind those that wait.
-            if !self.rest.is_empty() || !put(&self.input, direction, batch) {
-                self.rest.push_back(Bytes::copy_from_slice(&self.input));
+            match &recovery.from {
+                None => self.change_one(datagram, direction, batch)?,
+                Some(from) if !from.take(datagram, now) => direction.malformed(),
+                Some(_) => {}
             }
         }
 
+        while let Some(datagram) = recovery.from.as_ref().and_then(|from| from.datagram()) {
+            self.change_one(&datagram, direction, batch)?;
+        }
+        while let Some(frame) = recovery.to.as_ref().and_then(|to| to.frame()) {
+            self.give(frame, direction, batch);
+        }
         Ok(())
+    }
+
+    /// Changes one datagram, and has it leave.
+    fn change_one(
+        &mut self,
+        datagram: &[u8],
+        direction: &impl ChangedDirection,
+        batch: &mut Batch,
+    ) -> Result<(), Broken> {
+        let goes_on = self.pass(datagram);
+        if !goes_on.map_err(|reason| Broken::malformed(direction.side(), reason))? {
+            direction.dropped();
+            return Ok(());
+        }
+        match &self.recovery.to {
+            Some(to) => to.send(&self.input, Instant::now()),
+            // Behind those that wait.
+            None if self.rest.is_empty() && put(&self.input, direction, batch) => {}
+            None => self.rest.push_back(Bytes::copy_from_slice(&self.input)),
+        }
+        Ok(())
+    }
+
+    /// Has a frame leave, behind those that wait.
+    fn give(&mut self, frame: Bytes, direction: &impl ChangedDirection, batch: &mut Batch) {
+        if !self.rest.is_empty() || !put(&frame, direction, batch) {
+            self.rest.push_back(frame);
+        }
     }
 
     /// Passes one through all stages, into `input`; false if one drops it.

@@ -61,6 +61,10 @@ impl ChangedDirection for PacketDirection<'_> {
         self.exchange.dropped(DropReason::Policy, 1);
     }
 
+    fn malformed(&self) {
+        self.exchange.dropped(DropReason::Malformed, 1);
+    }
+
     fn too_long(&self, bytes: usize) {
         self.too_large(1, bytes);
     }

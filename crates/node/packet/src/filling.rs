@@ -121,24 +121,28 @@ impl<'a> Filling<'a> {
         direction: &PacketDirection<'_>,
         batch: &mut Batch,
     ) -> Result<Filled, Broken> {
-        let into = match &mut self.changes {
-            Some(changes) => {
-                if changes.refill(direction, batch) {
-                    return Ok(Filled::Packets);
-                }
-                &mut changes.found
-            }
-            None => &mut *batch,
+        let Some(changes) = &mut self.changes else {
+            return self.reading.fill(direction, batch).await;
         };
-        let filled = self.reading.fill(direction, into).await?;
-
-        if let Some(changes) = &mut self.changes {
-            let found = std::mem::replace(&mut changes.found, Batch::with(Layout::UDP));
-            let datagrams = self.reading.packets(&found, false);
-            let changed = changes.change(datagrams, direction, batch);
-            changes.found = found;
-            changed?;
+        if changes.refill(direction, batch) {
+            return Ok(Filled::Packets);
         }
+
+        let recovery = changes.recovery.clone();
+        let filled = tokio::select! {
+            biased;
+            filled = self.reading.fill(direction, &mut changes.found) => filled?,
+            // Nothing was found, and something may have to leave all the same.
+            () = recovery.event(), if !recovery.is_none() => {
+                changes.change(std::iter::empty(), direction, batch)?;
+                return Ok(Filled::Packets);
+            }
+        };
+
+        let found = std::mem::replace(&mut changes.found, Batch::with(Layout::UDP));
+        let changed = changes.change(self.reading.packets(&found, false), direction, batch);
+        changes.found = found;
+        changed?;
         Ok(filled)
     }
 

@@ -34,6 +34,10 @@ struct Udp {
     moves: AtomicUsize,
     /// How much later than they came the datagrams of the node go on to a client.
     answer_delay: Mutex<Duration>,
+    /// Of a hundred datagrams, how many are lost in each direction.
+    loss: AtomicUsize,
+    /// How many have come.
+    count: AtomicUsize,
     /// The first datagrams of clients, [`KEPT`] at most.
     sent: Mutex<Vec<(SocketAddr, Vec<u8>)>>,
 }
@@ -44,6 +48,14 @@ const KEPT: usize = 4096;
 impl Udp {
     fn lets(&self, of: usize) -> bool {
         self.open.load(Ordering::Relaxed) && of == self.time()
+    }
+
+    /// Whether one is lost: at random, the same in each run for the same order of datagrams.
+    fn loses(&self) -> bool {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) as u64;
+        let random = count.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = (random ^ (random >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        (mixed >> 33) % 100 < self.loss.load(Ordering::Relaxed) as u64
     }
 
     fn keep(&self, client: SocketAddr, datagram: &[u8]) {
@@ -70,6 +82,8 @@ impl Gate {
             open: AtomicBool::new(true),
             time: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
+            loss: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
             answer_delay: Mutex::default(),
             sent: Mutex::default(),
         });
@@ -106,6 +120,11 @@ impl Gate {
     /// Lets UDP through, or not.
     pub fn let_udp(&self, through: bool) {
         self.udp.open.store(through, Ordering::Relaxed);
+    }
+
+    /// Loses so many of a hundred datagrams from now on, in each direction.
+    pub fn lose_udp(&self, percent: usize) {
+        self.udp.loss.store(percent, Ordering::Relaxed);
     }
 
     /// Delays every datagram of the node from now on, as a long path would.
@@ -212,7 +231,7 @@ async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, udp: Arc<Udp>) {
             }
         };
 
-        if udp.lets(of) {
+        if udp.lets(of) && !udp.loses() {
             udp.keep(from, &room[..length]);
             // The node may have ended.
             drop(towards.send(&room[..length]).await);
@@ -233,7 +252,7 @@ async fn answers(
         let Ok(length) = from.recv(&mut room).await else {
             continue;
         };
-        if !udp.lets(time) {
+        if !udp.lets(time) || udp.loses() {
             continue;
         }
 

@@ -26,6 +26,7 @@ mod host_capture;
 mod keeping;
 mod listener;
 mod listener_kind;
+mod loss;
 mod memory;
 mod node;
 mod pac;
@@ -75,6 +76,7 @@ pub use listener_kind::{
     SOCKS, SOCKS_EXPERIMENTAL, SocksListener, TcpListener, TunListener, UdpListener,
 };
 pub(crate) use listener_kind::{KindKeys, kinds_in};
+pub use loss::{LossDetails, LossRecovery, LossWord};
 pub use memory::Memory;
 pub use node::{Access, Admin, Debug, Document, Log, NodeIdentity, Peer, default_provenance};
 pub use pac::{Pac, PacWord};

@@ -1,9 +1,10 @@
-//! How tunnels of bytes leave on a route, and whether they outlive their path.
+//! How tunnels leave on a route, whether those of bytes outlive their path, and how those of UDP mend losses.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::direct::DirectPath;
+use super::loss::LossRecovery;
 use super::resume::Resume;
 
 /// How tunnels of bytes leave. POST is for proxies on the way that do not know CONNECT; Envoy calls
@@ -49,6 +50,10 @@ pub struct TunnelDetails {
     /// Connect to the target from here, within `egress`, where the next proxy fails (`fallback`) or is slow (`{ after: 250ms }`). Default: never.
     #[serde(default)]
     pub direct: Option<DirectPath>,
+    /// How tunnels of UDP mend the loss of datagrams, if the node where they end takes part: `plain`, `auto`, `retransmit`, `parity`, or details.
+    /// Default: plain where they leave, and `auto` where they end and the other node asks for recovery.
+    #[serde(default)]
+    pub loss: Option<LossRecovery>,
 }
 
 /// When the client of a tunnel is answered.
@@ -86,6 +91,11 @@ impl Tunnel {
     /// When connections are made from here, though the route leads to a next proxy.
     pub fn direct(&self) -> Option<&DirectPath> {
         self.details()?.direct.as_ref()
+    }
+
+    /// How tunnels of UDP mend the loss of datagrams, where that is given.
+    pub fn loss(&self) -> Option<&LossRecovery> {
+        self.details()?.loss.as_ref()
     }
 
     /// The keys beside the form.

@@ -21,6 +21,7 @@ mod host_capture;
 mod http3;
 mod links;
 mod listeners;
+mod loss;
 mod matches;
 mod names;
 mod node;
@@ -50,7 +51,7 @@ pub(crate) use users::each_user;
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Problem> {
-    let lists: [&[Check]; 35] = [
+    let lists: [&[Check]; 36] = [
         node::CHECKS,
         listeners::CHECKS,
         acme::CHECKS,
@@ -76,6 +77,7 @@ pub fn lint(document: &Document) -> Vec<Problem> {
         flow_log::CHECKS,
         bind::CHECKS,
         direct::CHECKS,
+        loss::CHECKS,
         host_capture::CHECKS,
         broadcast::CHECKS,
         edges::CHECKS,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_config::model::LossRecovery;
 use hermes_http::h1::client::Receiver;
 use hermes_http::{Kind, RequestHead};
 use hermes_identity::Proof;
@@ -59,6 +60,8 @@ pub struct Opened {
     by_ip: Option<String>,
     /// The connector or the handler that it leads to.
     plug: Option<String>,
+    /// How its route mends losses of datagrams.
+    loss: Option<LossRecovery>,
 }
 
 impl Opened {
@@ -94,6 +97,7 @@ impl Opened {
             attached: None,
             by_ip: by_ip(&routed.route).map(str::to_owned),
             plug: next.plug().map(str::to_owned),
+            loss: loss_of(&routed.route).cloned(),
         }
     }
 
@@ -126,6 +130,7 @@ impl Opened {
             attached: None,
             by_ip: None,
             plug: Some(handler.to_owned()),
+            loss: None,
         }
     }
 
@@ -150,11 +155,19 @@ impl Opened {
             attached: Some(name),
             by_ip: None,
             plug: None,
+            loss: None,
         }
     }
 }
 
 impl Opened {
+    /// Whether the route mends losses of its datagrams in another way: the two ends agree on that when a path is opened.
+    fn is_recovered_anew(&self, route: &CompiledRoute) -> bool {
+        self.loss.as_ref() != loss_of(route)
+            && self.head.kind() == Kind::ConnectUdp
+            && self.destination.end == End::Proxy
+    }
+
     /// Whether it leads there already, and the configuration of that did not change.
     fn leads_to(&self, next: &Next) -> bool {
         match (next.upstream(), &self.upstream) {
@@ -174,6 +187,11 @@ fn by_ip(route: &CompiledRoute) -> Option<&str> {
 fn permits_direct(route: &CompiledRoute) -> bool {
     let tunnel = route.config.tunnel.as_ref();
     tunnel.is_some_and(|tunnel| tunnel.direct().is_some())
+}
+
+/// How the route mends losses of datagrams.
+fn loss_of(route: &CompiledRoute) -> Option<&LossRecovery> {
+    route.config.tunnel.as_ref()?.loss()
 }
 
 /// Whether the route lets no one wait for a connection, as the tunnel does or did.
@@ -571,6 +589,10 @@ impl TunnelState {
             || opened.attached.is_none() && !permits_upgrade(route, &asked)
         {
             return Verdict::Ended(Reason::OtherAction(route.name.to_string()));
+        }
+
+        if self.movable && opened.is_recovered_anew(route) {
+            return Verdict::Moved(route.clone());
         }
 
         match (&route.act, &opened.attached) {

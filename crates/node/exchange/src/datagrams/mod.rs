@@ -18,7 +18,7 @@ use hermes_admit::reevaluate::TunnelGuard;
 use hermes_admit::routed::Routed;
 use hermes_http::{Kind, Reset};
 use hermes_ip::offload::{SuperCapsule, agreement};
-use hermes_observe::Exchange;
+use hermes_observe::{Exchange, RecoverySource};
 use hermes_packet::{Broken, Side};
 use hermes_packet::{ChargedBounds, Claim, ConnectionPins, Limits, Stop};
 use hermes_plug::arrival::End;
@@ -33,6 +33,7 @@ use crate::datagrams::path_epoch::{EVICTED, EpochEnd, Moving, PathEpoch};
 use crate::datagrams::resume::Again;
 use crate::reach::datagram_path::{Ends, Path};
 use crate::reach::departure;
+use crate::reach::recovery::RecoveredSide;
 use crate::reach::session_token::Resumption;
 use crate::reach::transforms::Changes;
 
@@ -41,6 +42,8 @@ pub(crate) struct DatagramTunnel {
     pub(crate) client: End,
     pub(crate) path: Path,
     pub(crate) guard: TunnelGuard,
+    /// Recovery of the datagrams that are lost on the way to the client and from there, where both ends agreed on it.
+    pub(crate) side: Option<RecoveredSide>,
 }
 
 impl Carry for DatagramTunnel {
@@ -110,9 +113,10 @@ impl Tunnel {
             client,
             path,
             guard,
+            side,
         } = *opened;
         let head = guard.state().head();
-        let mut client = Ends::of_client(head.kind(), client);
+        let mut client = Ends::of_client(head.kind(), client, side);
         let bounds = routed.datagram_bounds();
         client.source.set_bounds(bounds.clone());
         let mut limits = Limits::new(departure::floor(routed, &head));
@@ -155,6 +159,7 @@ impl Tunnel {
             session.outlast(silence.longest());
         }
 
+        self.recover();
         let alone = self.left.is_empty();
         let stop = Stop::default();
         let client = self.client.sink.clone();
@@ -217,6 +222,20 @@ impl Tunnel {
             }
         }
         AfterEpoch::Next
+    }
+
+    /// Has lost datagrams recovered, where the other end of a side takes part.
+    fn recover(&mut self) {
+        let client = &self.client.recovery;
+        let path = &self.path.ends.recovery;
+        let told = path.as_ref().or(client.as_ref());
+        self.exchange
+            .recovery(told.map(|recovery| recovery.clone() as Arc<dyn RecoverySource>));
+        if client.is_some() || path.is_some() {
+            let changes = self.path.changes.get_or_insert_default();
+            changes.to_target.recover(client.as_ref(), path.as_ref());
+            changes.to_client.recover(path.as_ref(), client.as_ref());
+        }
     }
 
     /// How long it may be silent. A client with a CONNECT-UDP stream says that it is done by ending that (RFC 9298, 3.1), and all nodes

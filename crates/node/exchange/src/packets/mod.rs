@@ -96,7 +96,7 @@ pub(crate) async fn open(
 
     Ok(match arrival.accept(fields).await {
         Ok(client) => Carried::tunnel(PacketTunnel {
-            client: Ends::of_client(Kind::ConnectIp, client),
+            client: Ends::of_client(Kind::ConnectIp, client, None),
             tunnel,
             guard,
             listens,

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use hermes_http::{Incoming, Kind, Outgoing};
 use hermes_net::UdpSocket;
-use hermes_packet::{ChargedBounds, PacketEnd, PacketReader, Received, Session, Sink, Source};
+use hermes_packet::{
+    ChargedBounds, PacketEnd, PacketReader, Received, Recovery, Session, Sink, Source,
+};
 use hermes_plug::arrival::End;
 use hermes_proto::datagram::DatagramFormat;
 use hermes_rules::session::Silence;
 use hermes_upstream::Active;
 
 use crate::pump::END_TIME;
+use crate::reach::recovery::RecoveredSide;
 use crate::reach::session_token::Resumption;
 use crate::reach::transforms::Changes;
 
@@ -23,6 +26,8 @@ const PART_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Ends {
     pub(crate) source: Source,
     pub(crate) sink: Sink,
+    /// Recovery of the datagrams that are lost between here and there, if both agreed on it.
+    pub(crate) recovery: Option<Arc<Recovery>>,
 }
 
 /// A path to the target.
@@ -54,17 +59,34 @@ impl Ends {
         Self::carrying(format, incoming, outgoing)
     }
 
+    /// Of a pair of streams of packets of a tunnel of this kind, whose losses are mended where both ends agreed on it.
+    pub(crate) fn of_side(
+        kind: Kind,
+        side: Option<RecoveredSide>,
+        incoming: Incoming,
+        outgoing: Outgoing,
+    ) -> Self {
+        match side {
+            Some(RecoveredSide { recovery, format }) => Self {
+                recovery: Some(recovery),
+                ..Self::carrying(format, incoming, outgoing)
+            },
+            None => Self::of_kind(kind, incoming, outgoing),
+        }
+    }
+
     fn carrying(format: DatagramFormat, incoming: Incoming, outgoing: Outgoing) -> Self {
         Self {
             source: Source::stream(incoming, format),
             sink: Sink::stream(outgoing, format),
+            recovery: None,
         }
     }
 
     /// The client's, in a tunnel of this kind.
-    pub(crate) fn of_client(kind: Kind, end: End) -> Self {
+    pub(crate) fn of_client(kind: Kind, end: End, side: Option<RecoveredSide>) -> Self {
         match end {
-            End::Stream(incoming, outgoing) => Self::of_kind(kind, incoming, outgoing),
+            End::Stream(incoming, outgoing) => Self::of_side(kind, side, incoming, outgoing),
             End::Packets(end) => Self::end(end),
         }
     }
@@ -74,6 +96,7 @@ impl Ends {
         Self {
             source: Source::end(&end),
             sink: Sink::End(end),
+            recovery: None,
         }
     }
 
@@ -87,6 +110,7 @@ impl Ends {
         Self {
             source: Source::End(PacketReader::Socket(socket, received)),
             sink,
+            recovery: None,
         }
     }
 

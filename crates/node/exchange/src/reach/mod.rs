@@ -17,6 +17,7 @@ pub(crate) mod next_tunnel;
 pub(crate) mod opening;
 pub(crate) mod plug_request;
 pub(crate) mod progress;
+pub(crate) mod recovery;
 pub(crate) mod retry;
 pub(crate) mod session_token;
 pub(crate) mod termination;

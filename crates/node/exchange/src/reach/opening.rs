@@ -28,6 +28,7 @@ use super::descriptor_share;
 use super::form;
 use super::next_tunnel;
 use super::plug_request;
+use super::recovery::OfferedRecovery;
 use super::retry::Tries;
 use super::termination::Termination;
 use super::transforms::Changes;
@@ -46,7 +47,7 @@ pub(crate) async fn open(
         return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
     };
 
-    let mut changes = if next.through.own.is_empty() {
+    let changes = if next.through.own.is_empty() {
         None
     } else {
         Box::pin(Changes::begin(routed, head, next)).await?
@@ -63,6 +64,17 @@ pub(crate) async fn open(
             return Ok((Path { changes, ..path }, opened));
         }
     }
+    through_proxy(routed, head, next, asked, changes).await
+}
+
+/// Opens a path through the next proxy, with these changes of its datagrams.
+async fn through_proxy(
+    routed: &Routed,
+    head: &RequestHead,
+    next: &Next,
+    asked: Asked,
+    mut changes: Option<Box<Changes>>,
+) -> Result<(Path, Opened), Refusal> {
     let (mut departing, target) = depart(routed, head.clone(), next)?;
     departure::ask(routed, asked, &mut departing);
     let mut beyond = changes
@@ -71,6 +83,7 @@ pub(crate) async fn open(
     if let Some(beyond) = &beyond {
         beyond.ask(&mut departing);
     }
+    let recovery = OfferedRecovery::ask(routed, &mut departing)?;
 
     let opened = next_tunnel::open(
         &Tries::new(routed, next, head),
@@ -85,7 +98,8 @@ pub(crate) async fn open(
             if let Some(beyond) = &mut beyond {
                 beyond.confirmed(&mut answer.fields)?;
             }
-            let ends = Ends::of_kind(head.kind(), incoming, opened.outgoing);
+            let side = recovery.and_then(|offered| offered.agreed(&mut answer.fields));
+            let ends = Ends::of_side(head.kind(), side, incoming, opened.outgoing);
             let resumption = Resumption::beyond(&mut answer.fields);
             let listens = datagram_limit::is_understood(&answer.fields);
 

@@ -44,6 +44,7 @@ use crate::reach::departure::depart;
 use crate::reach::early_bytes::EarlyBytes;
 use crate::reach::form;
 use crate::reach::next_tunnel::{self, Open, passed_on};
+use crate::reach::recovery::{OfferedRecovery, RecoveredSide};
 use crate::reach::retry::Tries;
 use crate::reach::session_token::Resumption;
 use crate::tunnel::bridges::Bridges;
@@ -69,6 +70,7 @@ pub(crate) async fn forward(
         opened,
         form,
         session,
+        recovery,
     } = match ask(routed, &mut arrival, next, &mut functions).await {
         Ok(asked) => asked,
         // Boxed: few tunnels end here.
@@ -89,6 +91,7 @@ pub(crate) async fn forward(
                 return Err(Failed::untouched(arrival, refusal));
             }
             let granted = session.and_then(|asked| asked.granted(&mut head.fields));
+            let side = recovery.and_then(|offered| offered.agreed(&mut head.fields));
             arrived(routed, &arrival, early);
             let opened = Opened::new(routed, arrival.head(), next, None);
 
@@ -101,6 +104,7 @@ pub(crate) async fn forward(
                 opened,
                 granted,
                 functions,
+                side,
                 learner: bulk::learner(next, form).cloned(),
             };
             Ok(accept(routed, arrival, accepted).await)
@@ -185,6 +189,8 @@ struct AskedFor {
     form: Kind,
     /// A session was asked for.
     session: Option<Box<AskedSession>>,
+    /// Recovery of datagrams was offered.
+    recovery: Option<OfferedRecovery>,
 }
 
 /// Why there is no tunnel.
@@ -217,6 +223,7 @@ async fn ask(
     let departing = depart(routed, arrival.head().clone(), next);
     let (mut head, target) = departing.map_err(Unopened::Refused)?;
     functions.ask(&mut head);
+    let recovery = OfferedRecovery::ask(routed, &mut head).map_err(Unopened::Refused)?;
 
     if head.kind().carries_packets() && next.receiver() == Receiver::Proxy {
         departure::ask(routed, routed.asked.unwrap_or(Asked::New), &mut head);
@@ -227,8 +234,9 @@ async fn ask(
         None => near::ask(routed, next, &mut head),
     };
 
-    // Transforms see every datagram: none leaves with the request.
-    let has_transforms = !next.through.own.is_empty() || functions.beyond.is_some();
+    // Transforms see every datagram, and lost ones are to be recovered: none leaves with the request.
+    let has_transforms =
+        !next.through.own.is_empty() || functions.beyond.is_some() || recovery.is_some();
     let session = arrival.session().filter(|_| !has_transforms).cloned();
     let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
     let opened = if let Some(direct) = direct::of(next, arrival.head()) {
@@ -251,6 +259,7 @@ async fn ask(
         opened: opened?,
         form: head.kind(),
         session: outlives,
+        recovery,
     })
 }
 
@@ -286,6 +295,8 @@ struct Accepted<'a> {
     /// The session that the far end has granted.
     granted: Option<Box<Granted>>,
     functions: TunnelFunctions<'a>,
+    /// Recovery of its datagrams, if the far end takes part.
+    side: Option<RecoveredSide>,
     /// Learns from its size.
     learner: Option<Arc<Upstream>>,
 }
@@ -301,6 +312,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted<'_>) -> Ca
         opened,
         granted,
         mut functions,
+        side,
         learner,
     } = accepted;
 
@@ -350,7 +362,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted<'_>) -> Ca
         }
         client => {
             let path = Path {
-                ends: Ends::of_kind(kind, target.incoming, target.outgoing),
+                ends: Ends::of_side(kind, side, target.incoming, target.outgoing),
                 active,
                 silence,
                 resumption,
@@ -361,6 +373,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted<'_>) -> Ca
                 client,
                 path,
                 guard,
+                side: None,
             })
         }
     }

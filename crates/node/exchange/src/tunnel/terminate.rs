@@ -22,6 +22,7 @@ use crate::datagrams::{DatagramTunnel, udp_bind};
 use crate::failed::Failed;
 use crate::reach::byte_end::ByteEnd;
 use crate::reach::departure::depart;
+use crate::reach::recovery::RecoveredSide;
 use crate::reach::retry::Tries;
 use crate::reach::termination::Termination;
 use crate::reach::{form, opening, plug_request};
@@ -173,6 +174,7 @@ pub(crate) async fn datagrams(
     if let Some(beyond) = beyond {
         beyond.confirm(&mut fields);
     }
+    let side = RecoveredSide::answer(routed, arrival.head(), &mut fields);
     // Another end would know nothing of the addresses in a tunnel of IP, nor of the functions that a node before has asked for.
     let is_of_others = beyond.is_some_and(Beyond::is_of_others);
     let movable = arrival.kind() == Kind::ConnectUdp && !is_of_others;
@@ -183,6 +185,7 @@ pub(crate) async fn datagrams(
             client,
             path,
             guard,
+            side,
         }),
         Err(error) => Carried::Over(format!("client_closed: {error}")),
     })

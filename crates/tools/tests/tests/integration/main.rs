@@ -57,6 +57,7 @@ mod pace;
 mod packets;
 mod policy;
 mod records;
+mod recovery;
 mod refused;
 mod relay;
 mod request_fields;
