@@ -45,3 +45,4 @@ pub mod socks;
 pub mod split;
 pub mod topology;
 pub mod traffic;
+pub mod video;

@@ -1,0 +1,209 @@
+//! `hermes-lab video`: RTP from ffmpeg over a link that loses packets, by itself and through tunnels that mend losses, in namespaces.
+//!
+//! - `picture`: the film, its sender and its receiver, and what is broken in the received one. `tap`: when packets passed.
+//! - `stage`: server, link and viewer. `systems`: what carries the packets over the link. `goals`: what was promised.
+
+mod goals;
+mod picture;
+mod plot;
+mod stage;
+mod systems;
+mod tap;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::emulator::{Loss, Profile, Rate};
+use crate::options::Options;
+use crate::peers::{Name, Programs};
+use crate::progress::Progress;
+use crate::report::{Figure, Sheet, draw_bars};
+use picture::Film;
+use stage::VideoStage;
+use systems::{VideoPrograms, VideoSystem};
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+pub struct VideoArguments {
+    /// Only these systems. Default: all whose programs are installed.
+    #[arg(long, value_delimiter = ',')]
+    systems: Vec<VideoSystem>,
+    /// Seconds of the film. Default: 60; 10 in a short run.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=600))]
+    seconds: Option<u32>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// The link: 10 Mbit/s, with a tenth of a second of queue.
+const RATE: Rate = Rate {
+    bits_per_second: 10_000_000,
+    queue_bytes: 125_000,
+};
+
+/// A link that loses packets, as a case.
+#[derive(Debug, Clone, Copy)]
+struct VideoCase {
+    name: &'static str,
+    delay: Duration,
+    loss: Loss,
+}
+
+impl VideoCase {
+    const fn random(name: &'static str, delay: u64, loss: f64) -> Self {
+        Self {
+            name,
+            delay: Duration::from_millis(delay),
+            loss: Loss::Random(loss),
+        }
+    }
+
+    fn profile(&self) -> Profile {
+        Profile {
+            delay: self.delay,
+            loss: self.loss,
+            rate: Some(RATE),
+            ..Profile::default()
+        }
+    }
+}
+
+/// All cases; a delay is that of one way.
+const CASES: [VideoCase; 6] = [
+    VideoCase::random("1 % lost", 10, 0.01),
+    VideoCase::random("3 % lost", 10, 0.03),
+    VideoCase::random("5 % lost", 10, 0.05),
+    VideoCase::random("10 % lost", 10, 0.10),
+    VideoCase {
+        name: "1 % lost in bursts of 5",
+        delay: Duration::from_millis(10),
+        loss: Loss::Bursts {
+            begin: 0.002,
+            end: 0.2,
+        },
+    },
+    VideoCase::random("3 % lost, 100 ms", 100, 0.03),
+];
+
+/// The case of a short run.
+const SHORT: usize = 1;
+
+const FRAMES: &str = "frames of the film";
+const BROKEN: &str = "macroblocks in error";
+const BYTES: &str = "bytes on the link, of the film";
+const DELAY: &str = "delay beside the link, median";
+const LATEST: &str = "delay beside the link, 99 %";
+
+/// Runs the command.
+///
+/// # Errors
+/// When a program is missing, a measurement fails or the results cannot be written.
+pub fn run(arguments: &VideoArguments) -> Result<()> {
+    let options = &arguments.options;
+    let begin = Instant::now();
+    let mut sheet = Sheet::default();
+    if !options.show {
+        measure_all(arguments, &mut sheet)?;
+        sheet.runs.push(options.run(begin));
+    }
+    if let Some(folder) = &options.svg {
+        let systems = VideoSystem::ALL.map(VideoSystem::name);
+        draw_bars(&sheet, &systems, &plot::PANELS, &folder.join("video.svg"))?;
+    }
+    sheet.publish(options, goals::HEAD, goals::of)
+}
+
+fn measure_all(arguments: &VideoArguments, sheet: &mut Sheet) -> Result<()> {
+    let rounds = &arguments.options.rounds;
+    let built = Programs::provide(&[Name::Hermes], arguments.options.output.hermes.as_deref())?;
+    let programs = VideoPrograms {
+        hermes: built.hermes,
+        srt: PathBuf::from("srt-live-transmit"),
+    };
+    let systems = match arguments.systems.is_empty() {
+        false => arguments.systems.clone(),
+        true => VideoSystem::installed(&programs),
+    };
+    let cases = if rounds.short {
+        &CASES[SHORT..=SHORT]
+    } else {
+        &CASES[..]
+    };
+    let seconds = arguments
+        .seconds
+        .unwrap_or(if rounds.short { 10 } else { 60 });
+    let film = Film::make(seconds)?;
+
+    let mut progress = Progress::new(rounds.repeats as usize * cases.len());
+    for round in 1..=rounds.repeats {
+        for case in cases {
+            progress.step(&format!("round {round}: {}", case.name));
+            let seed = rounds.seed + u64::from(round);
+            let measured = measure(case, &systems, &programs, &film, seed);
+            if let Err(error) = measured.map(|figures| {
+                for (system, figures) in systems.iter().zip(figures) {
+                    figures.add(sheet, case.name, system.name());
+                }
+            }) {
+                sheet.failures.push(format!("{}: {error:#}", case.name));
+            }
+        }
+    }
+    progress.end();
+    Ok(())
+}
+
+/// The figures of one system.
+struct VideoFigures {
+    frames: f64,
+    broken: usize,
+    bytes: f64,
+    delay: Duration,
+    latest: Duration,
+}
+
+impl VideoFigures {
+    fn add(&self, sheet: &mut Sheet, case: &str, system: &str) {
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+        sheet.add(case, system, Figure::more(FRAMES, "%"), self.frames * 100.0);
+        sheet.add(case, system, Figure::less(BROKEN, ""), self.broken as f64);
+        sheet.add(case, system, Figure::less(BYTES, "times"), self.bytes);
+        sheet.add(
+            case,
+            system,
+            Figure::less(DELAY, "ms"),
+            milliseconds(self.delay),
+        );
+        sheet.add(
+            case,
+            system,
+            Figure::less(LATEST, "ms"),
+            milliseconds(self.latest),
+        );
+    }
+}
+
+/// All systems at once, each over a link of its own.
+fn measure(
+    case: &VideoCase,
+    systems: &[VideoSystem],
+    programs: &VideoPrograms,
+    film: &Film,
+    seed: u64,
+) -> Result<Vec<VideoFigures>> {
+    let mut stages = Vec::new();
+    for system in systems {
+        let stage = VideoStage::lay(*system, programs, &case.profile(), seed);
+        stages.push(stage.with_context(|| system.name())?);
+    }
+    for stage in &mut stages {
+        stage.play(film)?;
+    }
+    let figures = stages.into_iter().map(|stage| {
+        let name = stage.system.name();
+        stage.end(film).context(name)
+    });
+    figures.collect()
+}

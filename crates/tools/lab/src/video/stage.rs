@@ -1,0 +1,216 @@
+//! A server, a link and a viewer, with one system between them.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::VideoFigures;
+use super::picture::{self, Film};
+use super::systems::{VideoCommand, VideoPrograms, VideoSystem};
+use super::tap::{self, Tap};
+use crate::emulator::Profile;
+use crate::emulator::wire::{End, Wire};
+use crate::pki::Pki;
+use crate::process::Process;
+use crate::topology::{Namespace, Topology};
+
+const SERVER: &str = "10.79.1.1";
+pub(super) const VIEWER: &str = "10.79.1.2";
+
+/// Where ffmpeg sends; where the system takes packets; where it gives them; where ffmpeg receives them.
+const SENT: u16 = 4000;
+pub(super) const ENTRY: u16 = 4010;
+pub(super) const EXIT: u16 = 5000;
+const PLAYED: u16 = 5010;
+
+/// The port at the viewer's end of the link.
+pub(super) const LINK_PORT: u16 = 6000;
+
+/// Time for programs to begin to listen.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Time for the last packets to come.
+const LAST: Duration = Duration::from_millis(1500);
+
+/// Time for ffmpeg to write its file to its end.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// A system between server and viewer.
+pub(super) struct VideoStage {
+    pub system: VideoSystem,
+    delay: Duration,
+    taps: [Tap; 2],
+    receiver: Process,
+    sender: Option<Child>,
+    _nodes: Vec<Process>,
+    _link: Wire,
+    topology: Topology,
+    folder: tempfile::TempDir,
+}
+
+impl VideoStage {
+    /// Lays the link, and starts all but the sender.
+    ///
+    /// # Errors
+    /// A namespace cannot be made, or a program does not listen.
+    pub(super) fn lay(
+        system: VideoSystem,
+        programs: &VideoPrograms,
+        profile: &Profile,
+        seed: u64,
+    ) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("hermes-lab").tempdir()?;
+        Pki::create(folder.path())?;
+        let mut topology = Topology::new();
+        for name in ["server", "viewer"] {
+            topology.add(name)?;
+        }
+        let link = link(&topology, profile, seed)?;
+        let (server, viewer) = (topology.namespace("server")?, topology.namespace("viewer")?);
+
+        let (out, exit) = match system {
+            VideoSystem::Direct => (address(VIEWER, EXIT)?, address("0.0.0.0", EXIT)?),
+            _ => (address("127.0.0.1", ENTRY)?, address("127.0.0.1", EXIT)?),
+        };
+        let words = picture::receiving(PLAYED, folder.path())?;
+        let mut receiver = Process::start_in(
+            Some(viewer),
+            "receiver",
+            folder.path(),
+            Path::new("ffmpeg"),
+            &words,
+        )?;
+        listens(viewer, PLAYED, &mut receiver)?;
+        let taps = [
+            Tap::begin(server, address("0.0.0.0", SENT)?, out)?,
+            Tap::begin(viewer, exit, address("127.0.0.1", PLAYED)?)?,
+        ];
+
+        let mut nodes = Vec::new();
+        if let Some([at_server, at_viewer]) = system.commands(programs, folder.path()) {
+            let ends = [(viewer, at_viewer, LINK_PORT), (server, at_server, ENTRY)];
+            for (namespace, command, port) in ends {
+                let mut node = start(namespace, &command, folder.path(), port)?;
+                listens(namespace, port, &mut node)?;
+                nodes.push(node);
+            }
+        }
+        Ok(Self {
+            system,
+            delay: profile.delay,
+            taps,
+            receiver,
+            sender: None,
+            _nodes: nodes,
+            _link: link,
+            topology,
+            folder,
+        })
+    }
+
+    /// Begins to send the film.
+    ///
+    /// # Errors
+    /// ffmpeg cannot be started.
+    pub(super) fn play(&mut self, film: &Film) -> Result<()> {
+        let server = self.topology.namespace("server")?;
+        let mut command = server.command("ffmpeg");
+        let command = command.args(film.sending(SENT));
+        self.sender = Some(command.stdin(std::process::Stdio::null()).spawn()?);
+        Ok(())
+    }
+
+    /// Waits for its end, and looks at what came.
+    ///
+    /// # Errors
+    /// A program failed.
+    pub(super) fn end(mut self, film: &Film) -> Result<VideoFigures> {
+        let mut sender = self.sender.take().context("no film was sent")?;
+        anyhow::ensure!(sender.wait()?.success(), "ffmpeg does not send");
+        std::thread::sleep(LAST);
+        let bytes = sent_bytes(self.topology.namespace("server")?)?;
+        self.receiver.end(END_LIMIT);
+        let [before, behind] = self.taps;
+        let delays = tap::delays(&before.end()?, &behind.end()?);
+        let received = picture::look(&picture::received(self.folder.path()))?;
+
+        let at = |part: usize| {
+            let place = (delays.len() * part / 100).min(delays.len().saturating_sub(1));
+            let delay = delays.get(place).copied().unwrap_or_default();
+            delay.saturating_sub(self.delay)
+        };
+        Ok(VideoFigures {
+            frames: f64::from(received.frames) / f64::from(film.frames),
+            broken: received.broken,
+            bytes: bytes as f64 / film.bytes as f64,
+            delay: at(50),
+            latest: at(99),
+        })
+    }
+}
+
+fn address(host: &str, port: u16) -> Result<SocketAddr> {
+    Ok(SocketAddr::new(host.parse()?, port))
+}
+
+fn link(topology: &Topology, profile: &Profile, seed: u64) -> Result<Wire> {
+    let addresses = [format!("{SERVER}/24"), format!("{VIEWER}/24")];
+    let [near, far] = &addresses;
+    let end = |at, address| -> Result<End<'_>> {
+        Ok(End {
+            namespace: topology.namespace(at)?,
+            device: "link",
+            address,
+            profile,
+        })
+    };
+    Wire::lay(end("server", near)?, end("viewer", far)?, seed)
+}
+
+fn start(
+    namespace: &Namespace,
+    command: &VideoCommand,
+    folder: &Path,
+    port: u16,
+) -> Result<Process> {
+    if let Some((file, text)) = &command.configuration {
+        fs::write(file, text)?;
+    }
+    let name = format!("node-{port}");
+    Process::start_in(
+        Some(namespace),
+        &name,
+        folder,
+        &command.program,
+        &command.words,
+    )
+}
+
+/// Waits until a program has its port.
+fn listens(namespace: &Namespace, port: u16, process: &mut Process) -> Result<()> {
+    let step = Duration::from_millis(50);
+    for _ in 0..START_LIMIT.as_millis() / step.as_millis() {
+        process.check()?;
+        let filter = format!("sport = :{port}");
+        if !namespace.run(&["ss", "-Huaan", &filter])?.trim().is_empty() {
+            return Ok(());
+        }
+        std::thread::sleep(step);
+    }
+    bail!("{} does not listen:\n{}", process.name(), process.log())
+}
+
+/// Bytes that the server has sent into the link.
+fn sent_bytes(server: &Namespace) -> Result<u64> {
+    let counted = server.run(&["cat", "/proc/net/dev"])?;
+    let line = counted
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("link:"))
+        .context("the server has no link")?;
+    let sent = line.split_whitespace().nth(8);
+    Ok(sent.context("the link counts nothing")?.parse()?)
+}

@@ -1,0 +1,142 @@
+//! A tap on the way of RTP: passes packets on from one port to another, and notes when each of them came.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, spawn};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+
+use crate::topology::Namespace;
+
+/// How long a tap waits before it looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Offset and length of the sequence number in a packet of RTP (RFC 3550, section 5.1).
+const NUMBER: std::ops::Range<usize> = 2..4;
+
+/// When packets came, by their numbers, which go on where those of RTP wrap.
+pub(super) type Passed = HashMap<u64, Instant>;
+
+/// A running tap.
+pub(super) struct Tap {
+    end: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Passed>>,
+}
+
+impl Tap {
+    /// Begins to pass packets on within a namespace.
+    ///
+    /// # Errors
+    /// The namespace cannot be entered, or the port is taken.
+    pub(super) fn begin(namespace: &Namespace, from: SocketAddr, to: SocketAddr) -> Result<Self> {
+        let path = std::fs::File::open(namespace.path())?;
+        let end = Arc::new(AtomicBool::new(false));
+        let ended = end.clone();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = spawn(move || {
+            let socket = enter(&path).and_then(|()| Ok(UdpSocket::bind(from)?));
+            let socket = match socket {
+                Ok(socket) => socket,
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                    return Ok(Passed::new());
+                }
+            };
+            let _ = ready.send(Ok(()));
+            pass(&socket, to, &ended)
+        });
+        is_ready.recv()??;
+        Ok(Self { end, thread })
+    }
+
+    /// Ends it: when packets came.
+    ///
+    /// # Errors
+    /// It failed meanwhile.
+    pub(super) fn end(self) -> Result<Passed> {
+        self.end.store(true, Ordering::Relaxed);
+        let ended = self.thread.join();
+        ended.map_err(|_| anyhow!("a tap has panicked"))?
+    }
+}
+
+fn enter(path: &std::fs::File) -> Result<()> {
+    use std::os::fd::AsFd;
+
+    use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+    Ok(move_into_link_name_space(
+        path.as_fd(),
+        Some(LinkNameSpaceType::Network),
+    )?)
+}
+
+fn pass(socket: &UdpSocket, to: SocketAddr, end: &AtomicBool) -> Result<Passed> {
+    socket.set_read_timeout(Some(LOOK))?;
+    let mut passed = Passed::new();
+    let mut last = 0_u64;
+    let mut room = [0; 65_536];
+    while !end.load(Ordering::Relaxed) {
+        let length = match socket.recv(&mut room) {
+            Ok(length) => length,
+            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
+                continue;
+            }
+            // A program behind it is not there yet.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(&[high, low]) = room[..length].get(NUMBER) {
+            last = whole(u16::from_be_bytes([high, low]), last);
+            passed.entry(last).or_insert_with(Instant::now);
+        }
+        // What is lost here would be lost by the program itself.
+        let _ = socket.send_to(&room[..length], to);
+    }
+    Ok(passed)
+}
+
+/// The number that `low` stands for: the one nearest to `near`.
+fn whole(low: u16, near: u64) -> u64 {
+    let difference = low.wrapping_sub(near as u16).cast_signed();
+    near.saturating_add_signed(i64::from(difference))
+}
+
+/// Packets of this first time do not count: they wait until a tunnel is open.
+const OPENING: Duration = Duration::from_secs(2);
+
+/// The times from one tap to another, in their order.
+pub(super) fn delays(from: &Passed, to: &Passed) -> Vec<Duration> {
+    let Some(first) = from.values().min() else {
+        return Vec::new();
+    };
+    let later = from.iter().filter(|(_, began)| **began >= *first + OPENING);
+    let both = later.filter_map(|(number, began)| {
+        let came = to.get(number)?;
+        Some(came.saturating_duration_since(*began))
+    });
+    let mut delays: Vec<_> = both.collect();
+    delays.sort_unstable();
+    delays
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_known_by_numbers_that_wrap() {
+        assert_eq!(whole(65_535, 65_534), 65_535);
+        assert_eq!(whole(1, 65_535), 65_537);
+        assert_eq!(whole(65_535, 65_537), 65_535);
+        let start = Instant::now();
+        let now = start + OPENING;
+        let later = now + Duration::from_millis(7);
+        let from = HashMap::from([(0, start), (1, now), (2, now)]);
+        let to = HashMap::from([(0, later), (2, later)]);
+        assert_eq!(delays(&from, &to), [Duration::from_millis(7)]);
+    }
+}
