@@ -440,7 +440,11 @@ async fn race(
 ) -> Result<Stream, ConnectFailure> {
     let connecting = connect::tcp_from(addresses, remaining(until), from);
     let tcp = in_time(until, endpoint, connecting).await?;
-    Ok(Stream::from(tcp))
+    // Which of several addresses has answered, the kernel has to be asked.
+    Ok(match addresses {
+        [only] => Stream::tcp(tcp, *only),
+        _ => Stream::from(tcp),
+    })
 }
 
 async fn in_time<T>(

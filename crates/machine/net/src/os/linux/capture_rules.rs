@@ -259,8 +259,14 @@ fn fill(batch: &mut Batch, table: &str, order: &CaptureOrder) {
     }
     batch.chain(table, MARK);
     batch.chain(table, CAPTURE);
-    batch.chain(table, ANSWER);
-    batch.chain(table, SEND);
+    // An empty chain would be asked about each packet that leaves this machine.
+    let send = send_rules(order);
+    if !order.interfaces.is_empty() {
+        batch.chain(table, ANSWER);
+    }
+    if !send.is_empty() {
+        batch.chain(table, SEND);
+    }
 
     // Answers to packets that are not tracked would seem to begin connections, whose addresses might be translated.
     if !order.interfaces.is_empty() {
@@ -273,7 +279,7 @@ fn fill(batch: &mut Batch, table: &str, order: &CaptureOrder) {
     for rule in capture_rules(order) {
         batch.rule(table, CAPTURE, &rule);
     }
-    for rule in send_rules(order) {
+    for rule in send {
         batch.rule(table, SEND, &rule);
     }
 }
@@ -323,10 +329,11 @@ fn unwatched(order: &CaptureOrder) -> Option<Rule> {
 /// Packets to the sockets themselves: a connection for their own address would be carried to itself, again and again.
 fn direct(order: &CaptureOrder) -> Vec<Rule> {
     let to_socket = |protocol: u8, port: u16| {
-        let here = Rule::default().destination_type(LOCAL, true);
+        // The routes are asked last: every packet of the machine comes by here, and few have the port.
         let port = port.to_be_bytes();
-        let rule = here.protocol(protocol);
-        rule.transport_bytes(DESTINATION_PORT, &[0xff; 2], &port)
+        let rule = Rule::default().protocol(protocol);
+        let rule = rule.transport_bytes(DESTINATION_PORT, &[0xff; 2], &port);
+        rule.destination_type(LOCAL, true)
     };
     let tcp = order.tcp.iter().map(|port| to_socket(TCP, *port).reset());
     let udp = order.udp.map(|port| to_socket(UDP, port));
@@ -384,14 +391,14 @@ fn capture_rules(order: &CaptureOrder) -> Vec<Rule> {
 
 /// Packets to a listener of this machine.
 fn to_own(own: SocketAddr) -> Rule {
-    let here = Rule::default().destination_type(LOCAL, true);
-    let here = match own.ip().is_unspecified() {
-        true => here,
-        false => here.to(IpNet::from(own.ip())),
-    };
     let port = own.port().to_be_bytes();
-    here.protocol(TCP)
-        .transport_bytes(DESTINATION_PORT, &[0xff; 2], &port)
+    let rule = Rule::default().protocol(TCP);
+    let rule = rule.transport_bytes(DESTINATION_PORT, &[0xff; 2], &port);
+    let rule = match own.ip().is_unspecified() {
+        true => rule,
+        false => rule.to(IpNet::from(own.ip())),
+    };
+    rule.destination_type(LOCAL, true)
 }
 
 /// Packets that were held, as their marks say.
