@@ -8,7 +8,8 @@
 use hermes_config::model::{Document, ExchangeKind};
 use hermes_proto::fields::Fields;
 use hermes_rules::judge::{
-    Arrived, ArrivedPath, Authenticated, Entrance, Judged, Step, Unrouted, listener_user,
+    Arrived, ArrivedPath, Authenticated, Entrance, Judged, Step, Unrouted, describe_action,
+    listener_user,
 };
 use hermes_rules::route::Unmatched;
 use hermes_rules::{Border, Mandate, Rules, Source, Target};
@@ -362,4 +363,20 @@ fn a_peer_speaks_for_the_members_of_a_group_and_for_no_one_else() {
             }
         }
     }
+}
+
+#[test]
+fn a_route_says_which_way_it_has_beside_its_next_proxy() {
+    let said = |direct: Value| {
+        let route = json!({ "to": "edge", "tunnel": { "direct": direct } });
+        describe_action(&document(json!({ "routes": [route] })).routes[0])
+    };
+    assert_eq!(
+        said(json!("fallback")),
+        "to edge, or from here for tunnels once that has failed"
+    );
+    assert_eq!(
+        said(json!({ "after": "250ms", "requests": true })),
+        "to edge, or from here once that has failed or taken 250 ms"
+    );
 }

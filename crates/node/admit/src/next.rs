@@ -57,6 +57,8 @@ pub struct Next {
 pub struct Direct {
     /// The head start of the proxy; `None` where it has to fail first.
     pub after: Option<Duration>,
+    /// Whether requests have it, too, or tunnels alone.
+    takes_requests: bool,
     /// The way from here.
     pub next: Next,
 }
@@ -66,6 +68,7 @@ impl Direct {
         let direct = route.tunnel.as_ref()?.direct()?;
         Some(Box::new(Self {
             after: direct.after(),
+            takes_requests: direct.takes_requests(),
             next: Next::end(To::Target, document, plugs, route),
         }))
     }
@@ -338,6 +341,11 @@ impl Next {
     /// Connections from here, beside it or in its place.
     pub fn direct(&self) -> Option<&Direct> {
         self.direct.as_deref()
+    }
+
+    /// The same for requests.
+    pub fn direct_of_requests(&self) -> Option<&Direct> {
+        self.direct().filter(|direct| direct.takes_requests)
     }
 
     /// How tunnels of bytes through it outlive their path.

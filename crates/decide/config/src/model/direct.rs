@@ -28,8 +28,12 @@ pub enum DirectWord {
 #[serde(deny_unknown_fields)]
 pub struct DirectRace {
     /// The head start of the next proxy, at most `10s`: after it, or once that has failed, the target is dialled from here too, and the way that is
-    /// open first wins.
-    pub after: Duration,
+    /// open first wins. Default: it has all the time that it takes, as with `fallback`.
+    #[serde(default)]
+    pub after: Option<Duration>,
+    /// Whether requests have the way, too, and not tunnels alone. Default: false.
+    #[serde(default)]
+    pub requests: bool,
 }
 
 impl DirectPath {
@@ -38,7 +42,16 @@ impl DirectPath {
     pub fn after(&self) -> Option<std::time::Duration> {
         match self {
             Self::Word(DirectWord::Fallback) => None,
-            Self::Race(race) => Some(race.after.0),
+            Self::Race(race) => race.after.map(|after| after.0),
+        }
+    }
+
+    /// Whether requests have the way, too.
+    #[must_use]
+    pub fn takes_requests(&self) -> bool {
+        match self {
+            Self::Word(DirectWord::Fallback) => false,
+            Self::Race(race) => race.requests,
         }
     }
 }

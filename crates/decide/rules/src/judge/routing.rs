@@ -1,6 +1,6 @@
 //! The choice of a route for an exchange, in steps.
 
-use hermes_config::model::{Action, Hops, PlugUse, Route, Terminate};
+use hermes_config::model::{Action, Hops, PlugUse, Route, Terminate, Tunnel};
 use hermes_config::{child, element};
 
 use super::steps::{Phase, Step, Steps};
@@ -90,7 +90,10 @@ fn describe_functions(through: &[PlugUse]) -> String {
 
 fn describe_end(route: &Route) -> String {
     match route.action() {
-        Some(Action::To(hops)) => format!("to {}", describe_hops(hops)),
+        Some(Action::To(hops)) => {
+            let hops = describe_hops(hops);
+            format!("to {hops}{}", beside(route))
+        }
         Some(Action::Terminate(Terminate::Target(_))) => {
             "the overlay ends here, at the target".to_owned()
         }
@@ -121,6 +124,24 @@ fn describe_end(route: &Route) -> String {
         }
         Some(Action::Handle(name)) => format!("answered here by the handler {name}"),
         None => "nothing".to_owned(),
+    }
+}
+
+/// The way from here, if there is one beside the next proxy.
+fn beside(route: &Route) -> String {
+    let Some(direct) = route.tunnel.as_ref().and_then(Tunnel::direct) else {
+        return String::new();
+    };
+    let whose = match direct.takes_requests() {
+        true => "",
+        false => " for tunnels",
+    };
+    match direct.after() {
+        None => format!(", or from here{whose} once that has failed"),
+        Some(after) => {
+            let after = after.as_millis();
+            format!(", or from here{whose} once that has failed or taken {after} ms")
+        }
     }
 }
 

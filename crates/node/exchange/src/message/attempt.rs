@@ -12,6 +12,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
 use hermes_rules::retry::Stop;
 use hermes_upstream::{Active, Hop};
+use tokio::time::Instant;
 
 use super::answer::{Answer, AnsweredStream, Upload};
 use super::hedge;
@@ -60,19 +61,30 @@ impl Request<'_> {
         responder: &mut Responder,
     ) -> Result<Answer<'c>, Lost> {
         let Self {
-            routed,
             head,
             target,
             tries,
             ..
         } = *self;
-
         let deadline = tries.begin();
         let reached = retry::within(
             deadline,
             pin!(reach::open(tries, head, target, content.length())),
         )
         .await;
+        let reached = reached.unwrap_or_else(|| Err(Unreached::too_late(tries)));
+        self.asked(reached, deadline, content, responder).await
+    }
+
+    /// The rest of an attempt, which has reached the next hop or not.
+    pub(super) async fn asked<'c>(
+        &'c self,
+        reached: Result<Reached, Unreached>,
+        deadline: Option<Instant>,
+        content: &'c mut Replay<'_>,
+        responder: &mut Responder,
+    ) -> Result<Answer<'c>, Lost> {
+        let Self { routed, tries, .. } = *self;
         let Reached {
             outgoing,
             pending,
@@ -80,7 +92,7 @@ impl Request<'_> {
             endpoint,
             reused,
             hop,
-        } = match reached.unwrap_or_else(|| Err(Unreached::too_late(tries))) {
+        } = match reached {
             Ok(reached) => reached,
             Err(unreached) => return Err(self.lost(unreached.into())),
         };
@@ -180,7 +192,7 @@ impl Request<'_> {
         }
     }
 
-    fn is_replayable(&self) -> bool {
+    pub(super) fn is_replayable(&self) -> bool {
         !self.lost.load(Ordering::Relaxed)
     }
 

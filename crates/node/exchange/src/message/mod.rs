@@ -2,6 +2,7 @@
 //!
 //! - `attempt`: one attempt, to the head of its response; `hedge`: several beside each other. Both give an `Answer`.
 //! - `deliver`: the answer on its way to the client; `interrupted`: its rest from another attempt, if it breaks off.
+//! - `direct`: a request that may go to its origin from here, beside the next proxy or in its place.
 //! - `answer_changes`: the fields that a route changes in answers. `broadcast`: one request to many servers.
 
 mod answer;
@@ -9,6 +10,7 @@ pub(crate) mod answer_changes;
 mod attempt;
 pub(crate) mod broadcast;
 mod deliver;
+mod direct;
 mod hedge;
 mod interrupted;
 mod no_response;
@@ -40,6 +42,10 @@ pub(crate) async fn forward(
     mut arrival: Arrival,
     next: &Next,
 ) -> Result<String, Failed> {
+    if let Some(direct) = next.direct_of_requests() {
+        return Box::pin(direct::forward(routed, arrival, next, direct)).await;
+    }
+
     let tries = Tries::new(routed, next, arrival.head());
     let (head, target) = match depart(routed, arrival.head_mut().take(), next) {
         Ok(departing) => departing,

@@ -17,6 +17,7 @@ pub(crate) mod next_tunnel;
 pub(crate) mod opening;
 pub(crate) mod plug_request;
 pub(crate) mod progress;
+pub(crate) mod race;
 pub(crate) mod recovery;
 pub(crate) mod retry;
 pub(crate) mod session_token;
@@ -118,6 +119,13 @@ pub(crate) fn silence(timeouts: &Timeouts) -> Silence {
     }
 }
 
+/// A connection on which an exchange may be opened.
+pub(crate) struct Ready {
+    checkout: Checkout,
+    /// The descriptor that was held while the address of its origin was asked for.
+    share: Option<Share>,
+}
+
 /// Opens an exchange over HTTP. Nothing of its content has left if that fails.
 pub(crate) async fn open(
     tries: &Tries<'_>,
@@ -125,9 +133,20 @@ pub(crate) async fn open(
     target: &Target,
     length: Option<u64>,
 ) -> Result<Reached, Unreached> {
+    let ready = checkout(tries, head, target).await?;
+    open_on(ready, tries, head, length).await
+}
+
+/// The same on a connection that is there.
+pub(crate) async fn open_on(
+    ready: Ready,
+    tries: &Tries<'_>,
+    head: &RequestHead,
+    length: Option<u64>,
+) -> Result<Reached, Unreached> {
+    let Ready { checkout, share } = ready;
     let next = tries.next;
     let timeouts = &tries.next.timeouts;
-    let (checkout, share) = checkout(tries, head, target).await?;
     tries.goes_to(&checkout.endpoint);
 
     match share {
@@ -179,12 +198,12 @@ pub(crate) async fn open(
     })
 }
 
-/// A connection, and the descriptor that was held while the address of its origin was asked for.
-async fn checkout(
+/// A connection to the next hop. No byte of the exchange has left.
+pub(crate) async fn checkout(
     tries: &Tries<'_>,
     head: &RequestHead,
     target: &Target,
-) -> Result<(Checkout, Option<Share>), Unreached> {
+) -> Result<Ready, Unreached> {
     let routed = tries.routed;
     let timeouts = &tries.next.timeouts;
 
@@ -208,7 +227,7 @@ async fn checkout(
     };
 
     let checkout = checked_out.map_err(|failure| unreached(tries, &failure))?;
-    Ok((checkout, share))
+    Ok(Ready { checkout, share })
 }
 
 /// A connection to an endpoint of an upstream.

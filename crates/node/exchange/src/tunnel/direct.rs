@@ -1,15 +1,16 @@
 //! A connection to the target from here, beside a next proxy or in its place (`tunnel.direct` of a route): the first to be open is the tunnel.
 //!
-//! No byte of the client leaves before one of them is, and the other one is given up then: nothing is sent twice.
+//! No byte or datagram of the client leaves before one of them is, and the other one is given up then: nothing is sent twice. A socket of UDP is open as
+//! soon as the address of its target is known, so that a head start is the time which the proxy has.
 
-use std::pin::pin;
-use std::time::Duration;
+use std::net::SocketAddr;
 
 use hermes_admit::next::{Direct, Next};
 use hermes_admit::reevaluate::{Opened, enter};
 use hermes_admit::routed::Routed;
 use hermes_http::{Duplex, Event, Kind, RequestHead};
 use hermes_observe::CLIENT_CLOSED;
+use hermes_packet::{Asked, PacketEnd, Sink};
 use hermes_plug::arrival::{Arrival, End};
 use hermes_plug::refusal::Refusal;
 use hermes_plug::target::Target;
@@ -18,24 +19,42 @@ use hermes_upstream::Dialled;
 
 use super::Unopened;
 use super::bytes::ByteTunnel;
+use super::terminate;
 use crate::carried::Carried;
 use crate::failed::Failed;
+use crate::reach::datagram_path::Path;
 use crate::reach::departure::depart;
 use crate::reach::early_bytes::EarlyBytes;
 use crate::reach::next_tunnel::{self, Open};
+use crate::reach::race::{DIRECT, First, first};
 use crate::reach::retry::Tries;
 use crate::reach::termination::halves;
-use crate::reach::{descriptor_share, dial, form};
+use crate::reach::{descriptor_share, dial, form, opening};
 
 /// Descriptors of both.
 const DESCRIPTORS: usize = 2;
 
 /// The rules of an exchange's route for connections from here.
-pub(super) fn of<'n>(next: &'n Next, head: &RequestHead) -> Option<&'n Direct> {
-    let is_bytes = matches!(head.kind(), Kind::Connect | Kind::ConnectTcp);
-    // A port that waits is where the overlay ends.
-    next.direct()
-        .filter(|_| is_bytes && !tcp_bind::is_asked_for(&head.fields))
+pub(super) fn of<'n>(routed: &Routed, next: &'n Next, head: &RequestHead) -> Option<&'n Direct> {
+    let is_taken = match head.kind() {
+        // A port that waits is where the overlay ends.
+        Kind::Connect | Kind::ConnectTcp => !tcp_bind::is_asked_for(&head.fields),
+        // So is a socket for any peers, and the one of a session that is asked for again.
+        Kind::ConnectUdp => {
+            let is_new = matches!(routed.asked, None | Some(Asked::New));
+            is_new && !routed.target.is_any()
+        }
+        Kind::ConnectIp | Kind::Upgrade | Kind::Message => false,
+    };
+    next.direct().filter(|_| is_taken)
+}
+
+/// An end that was opened from here.
+pub(super) enum DirectEnd {
+    /// A connection.
+    Bytes(Dialled),
+    /// A socket of UDP.
+    Datagrams(Box<Path>),
 }
 
 /// Opens the tunnel that is open first. The next proxy has a head start, or the whole way for as long as it does not fail.
@@ -57,7 +76,11 @@ pub(super) async fn race(
             }
             Ok(open)
         }
-        First::Direct(dialled) => Err(Unopened::Direct(Box::new(dialled))),
+        First::Direct(end) => {
+            let telemetry = &tries.routed.worker.shared.telemetry;
+            telemetry.retry(tries.next.name(), DIRECT);
+            Err(Unopened::Direct(Box::new(end)))
+        }
     }
 }
 
@@ -67,14 +90,21 @@ async fn run(
     arrived: &RequestHead,
     departing: &RequestHead,
     target: &Target,
-) -> Result<First<Open, Dialled>, Refusal> {
+) -> Result<First<Open, DirectEnd>, Refusal> {
     let routed = tries.routed;
     descriptor_share::take_all(routed, DESCRIPTORS)?;
     let (_, own_target) = depart(routed, arrived.clone(), &direct.next)?;
     let own_tries = Tries::new(routed, &direct.next, arrived);
     let mut none = EarlyBytes::default();
     let overlay = next_tunnel::open(tries, departing, target, &mut none);
-    let dialling = dial(&own_tries, &own_target);
+    let dialling = async {
+        if arrived.kind() == Kind::ConnectUdp {
+            let opening = opening::end(routed, arrived, &direct.next, None);
+            let (path, _) = Box::pin(opening).await?;
+            return Ok(DirectEnd::Datagrams(Box::new(path)));
+        }
+        dial(&own_tries, &own_target).await.map(DirectEnd::Bytes)
+    };
     first(overlay, dialling, direct.after, allows_direct).await
 }
 
@@ -90,70 +120,47 @@ fn allows_direct(outcome: &Result<Open, Refusal>) -> bool {
     }
 }
 
-/// The one of two that is first.
-enum First<A, B> {
-    Overlay(A),
-    Direct(B),
-}
-
-/// Waits for the first that succeeds; the second begins after a time, if there is one, or when the first has failed in a way that allows it. If both
-/// fail, the outcome is that of the first.
-async fn first<A, B, E>(
-    overlay: impl Future<Output = Result<A, E>>,
-    direct: impl Future<Output = Result<B, E>>,
-    after: Option<Duration>,
-    allows_direct: impl Fn(&Result<A, E>) -> bool,
-) -> Result<First<A, B>, E> {
-    let mut overlay = pin!(overlay);
-    let mut direct = pin!(direct);
-    let head_start = async {
-        match after {
-            Some(after) => tokio::time::sleep(after).await,
-            None => std::future::pending().await,
-        }
-    };
-
-    let outcome = tokio::select! {
-        biased;
-        outcome = &mut overlay => Some(outcome),
-        () = head_start => None,
-    };
-    let outcome = match outcome {
-        Some(outcome) => outcome,
-        // Both are on their way. One that has failed leaves the other.
-        None => tokio::select! {
-            biased;
-            outcome = &mut overlay => outcome,
-            connected = &mut direct => return match connected {
-                Ok(connected) => Ok(First::Direct(connected)),
-                Err(_) => overlay.await.map(First::Overlay),
-            },
-        },
-    };
-    if !allows_direct(&outcome) {
-        return outcome.map(First::Overlay);
-    }
-    match direct.await {
-        Ok(connected) => Ok(First::Direct(connected)),
-        Err(_) => outcome.map(First::Overlay),
-    }
-}
-
-/// Tells the client that its connection, made from here, is open.
+/// Tells the client that its tunnel, opened from here, is open.
 pub(super) async fn accept(
     routed: &Routed,
     arrival: Arrival,
     next: &Next,
-    dialled: Dialled,
+    end: DirectEnd,
 ) -> Result<Carried, Failed> {
+    let opened = Opened::new(routed, arrival.head(), next, None);
+    match end {
+        DirectEnd::Bytes(dialled) => {
+            let opened = opened.from_here(dialled.address);
+            Ok(accept_bytes(routed, arrival, dialled, opened).await)
+        }
+        DirectEnd::Datagrams(path) => {
+            let opened = opened.from_here(address(&path));
+            Ok(terminate::accept_datagrams(routed, arrival, *path, opened, None).await)
+        }
+    }
+}
+
+/// Where the datagrams of a path go that has a socket.
+fn address(path: &Path) -> Option<SocketAddr> {
+    match &path.ends.sink {
+        Sink::End(PacketEnd::Socket(socket, _)) => socket.remote_addr(),
+        Sink::End(_) | Sink::Stream(_) => None,
+    }
+}
+
+async fn accept_bytes(
+    routed: &Routed,
+    arrival: Arrival,
+    dialled: Dialled,
+    opened: Opened,
+) -> Carried {
     routed
         .exchange
         .status(arrival.head().opening_status().as_u16());
-    let opened = Opened::new(routed, arrival.head(), next, None).from_here(dialled.address);
     let guard = enter(routed, opened, false);
     let kind = arrival.kind();
     let fields = form::opening_fields(routed, kind);
-    Ok(match arrival.accept(fields).await {
+    match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => Carried::tunnel(ByteTunnel {
             client: form::bytes(kind, Kind::Connect, Duplex { incoming, outgoing }),
             target: halves(dialled.stream),
@@ -166,97 +173,5 @@ pub(super) async fn accept(
             Carried::Over(reason.to_owned())
         }
         Err(error) => Carried::Over(format!("{CLIENT_CLOSED}: {error}")),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use tokio::time::{Instant, sleep};
-
-    use super::*;
-
-    const HEAD_START: Duration = Duration::from_millis(250);
-
-    /// After so many milliseconds, this outcome; notes when it began.
-    async fn after(
-        began: &Cell<Option<u128>>,
-        clock: Instant,
-        millis: u64,
-        outcome: Result<u8, u8>,
-    ) -> Result<u8, u8> {
-        began.set(Some(clock.elapsed().as_millis()));
-        sleep(Duration::from_millis(millis)).await;
-        outcome
-    }
-
-    /// Who won, and when the second began.
-    async fn run(
-        overlay: (u64, Result<u8, u8>),
-        direct: (u64, Result<u8, u8>),
-        head_start: Option<Duration>,
-    ) -> (Result<char, u8>, Option<u128>, u128) {
-        let clock = Instant::now();
-        let ignored = Cell::new(None);
-        let began = Cell::new(None);
-        let overlay = after(&ignored, clock, overlay.0, overlay.1);
-        let direct = after(&began, clock, direct.0, direct.1);
-        // Refusals below 50 are meant.
-        let allows = |outcome: &Result<u8, u8>| outcome.is_err_and(|code| code >= 50);
-        let won = first(overlay, direct, head_start, allows).await;
-        let won = won.map(|first| match first {
-            First::Overlay(_) => 'o',
-            First::Direct(_) => 'd',
-        });
-        (won, began.get(), clock.elapsed().as_millis())
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_overlay_wins_within_its_head_start_and_nothing_else_begins() {
-        let won = run((249, Ok(1)), (0, Ok(2)), Some(HEAD_START)).await;
-        assert_eq!(won, (Ok('o'), None, 249));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_first_of_both_wins_after_the_head_start() {
-        let won = run((900, Ok(1)), (100, Ok(2)), Some(HEAD_START)).await;
-        assert_eq!(won, (Ok('d'), Some(250), 350));
-        let won = run((300, Ok(1)), (100, Ok(2)), Some(HEAD_START)).await;
-        assert_eq!(won, (Ok('o'), Some(250), 300));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_failure_of_the_overlay_lets_the_other_begin_at_once() {
-        for head_start in [Some(HEAD_START), None] {
-            let won = run((10, Err(52)), (100, Ok(2)), head_start).await;
-            assert_eq!(won, (Ok('d'), Some(10), 110));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn without_a_race_a_slow_overlay_is_waited_for() {
-        let won = run((60_000, Ok(1)), (0, Ok(2)), None).await;
-        assert_eq!(won, (Ok('o'), None, 60_000));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_refusal_that_is_meant_stands() {
-        for head_start in [Some(HEAD_START), None] {
-            let won = run((10, Err(43)), (0, Ok(2)), head_start).await;
-            assert_eq!(won, (Err(43), None, 10));
-        }
-        let won = run((300, Err(43)), (1000, Ok(2)), Some(HEAD_START)).await;
-        assert_eq!(won, (Err(43), Some(250), 300));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn if_both_fail_the_reason_is_that_of_the_overlay() {
-        let won = run((900, Err(54)), (100, Err(60)), Some(HEAD_START)).await;
-        assert_eq!(won, (Err(54), Some(250), 900));
-        let won = run((10, Err(54)), (100, Err(60)), None).await;
-        assert_eq!(won, (Err(54), Some(10), 110));
-        let won = run((900, Ok(1)), (100, Err(60)), Some(HEAD_START)).await;
-        assert_eq!(won, (Ok('o'), Some(250), 900));
     }
 }

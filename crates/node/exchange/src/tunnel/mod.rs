@@ -28,7 +28,7 @@ use hermes_plug::target::Target;
 use hermes_proto::fields::Fields;
 use hermes_proto::{datagram_limit, transform, udp_bind};
 use hermes_rules::session::Silence;
-use hermes_upstream::{Active, Dialled, Upstream};
+use hermes_upstream::{Active, Upstream};
 use http::{StatusCode, Version};
 
 use super::carried::Carried;
@@ -49,6 +49,7 @@ use crate::reach::retry::Tries;
 use crate::reach::session_token::Resumption;
 use crate::tunnel::bridges::Bridges;
 use crate::tunnel::bytes::ByteTunnel;
+use crate::tunnel::direct::DirectEnd;
 use crate::tunnel::outlive::near;
 use crate::tunnel::outlive::near::{AskedSession, Granted, NearTunnel};
 
@@ -198,8 +199,8 @@ enum Unopened {
     /// The client is gone.
     Gone(StreamError),
     Refused(Refusal),
-    /// The target was connected from here.
-    Direct(Box<Dialled>),
+    /// The target was reached from here.
+    Direct(Box<DirectEnd>),
 }
 
 impl Unopened {
@@ -208,7 +209,7 @@ impl Unopened {
         match self {
             Self::Gone(gone) => Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}"))),
             Self::Refused(refusal) => Err(Failed::untouched(arrival, refusal)),
-            Self::Direct(dialled) => direct::accept(routed, arrival, next, *dialled).await,
+            Self::Direct(end) => direct::accept(routed, arrival, next, *end).await,
         }
     }
 }
@@ -237,9 +238,15 @@ async fn ask(
     // Transforms see every datagram, and lost ones are to be recovered: none leaves with the request.
     let has_transforms =
         !next.through.own.is_empty() || functions.beyond.is_some() || recovery.is_some();
-    let session = arrival.session().filter(|_| !has_transforms).cloned();
+    // Functions that a node before has asked for would be passed by, and datagrams that leave with a request may go out twice.
+    let direct = match &functions.bridges {
+        None if !has_transforms => direct::of(routed, next, arrival.head()),
+        _ => None,
+    };
+    let leaves_early = !has_transforms && direct.is_none();
+    let session = arrival.session().filter(|_| leaves_early).cloned();
     let tries = Tries::new(routed, next, arrival.head()).early(session.as_ref());
-    let opened = if let Some(direct) = direct::of(next, arrival.head()) {
+    let opened = if let Some(direct) = direct {
         Box::pin(direct::race(&tries, direct, arrival, &head, &target)).await
     } else if arrival.is_held() {
         let mut none = EarlyBytes::default();

@@ -21,6 +21,7 @@ use crate::carried::Carried;
 use crate::datagrams::{DatagramTunnel, udp_bind};
 use crate::failed::Failed;
 use crate::reach::byte_end::ByteEnd;
+use crate::reach::datagram_path::Path;
 use crate::reach::departure::depart;
 use crate::reach::recovery::RecoveredSide;
 use crate::reach::retry::Tries;
@@ -164,6 +165,17 @@ pub(crate) async fn datagrams(
         }
     };
 
+    Ok(accept_datagrams(routed, arrival, path, opened, beyond).await)
+}
+
+/// Tells the client that its datagrams have a path, which ends here.
+pub(super) async fn accept_datagrams(
+    routed: &Routed,
+    arrival: Arrival,
+    path: Path,
+    opened: Opened,
+    beyond: Option<&Beyond>,
+) -> Carried {
     routed
         .exchange
         .status(arrival.head().opening_status().as_u16());
@@ -180,7 +192,7 @@ pub(crate) async fn datagrams(
     let movable = arrival.kind() == Kind::ConnectUdp && !is_of_others;
     let guard = enter(routed, opened, movable);
 
-    Ok(match arrival.accept(fields).await {
+    match arrival.accept(fields).await {
         Ok(client) => Carried::tunnel(DatagramTunnel {
             client,
             path,
@@ -188,5 +200,5 @@ pub(crate) async fn datagrams(
             side,
         }),
         Err(error) => Carried::Over(format!("client_closed: {error}")),
-    })
+    }
 }
