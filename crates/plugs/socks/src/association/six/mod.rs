@@ -59,11 +59,6 @@ pub(crate) async fn associate(
         bound: Some(unknown()),
         options: errors.into_iter().collect(),
     });
-    let begun = [served, encode_association_initialization(id)].concat();
-    if stream.write_all(&begun).await.is_err() {
-        return;
-    }
-
     let source = stream.info().clone();
     let account = Memory::node().owner(Owner::of(None, &source.peer));
     let member = Member::begin(MemberConfig {
@@ -75,6 +70,12 @@ pub(crate) async fn associate(
         port: local.and_then(|local| ports.at(local)),
         account: &account,
     });
+    // Only now: the client's first datagram may come to the port as soon as it has this.
+    let begun = [served, encode_association_initialization(id)].concat();
+    if stream.write_all(&begun).await.is_err() {
+        return;
+    }
+
     let association = Association6 {
         member: member.clone(),
         source,
