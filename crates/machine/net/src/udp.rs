@@ -200,7 +200,9 @@ impl UdpSocket {
         } else {
             IPV4_UDP_HEADERS
         };
-        let mtu = os::path_mtu(&self.io, self.remote?)?;
+        let remote = self.remote?;
+        // A socket of IPv6 forgets its route when that changes, and finds it anew for each datagram that it sends with control data.
+        let mtu = os::path_mtu(&self.io, remote).or_else(|| fresh_path_mtu(remote))?;
         Some(mtu.saturating_sub(headers))
     }
 
@@ -480,6 +482,16 @@ impl<'a> Sending<'a> {
             Ok(())
         }
     }
+}
+
+/// The largest packet that the route to an address carries now.
+fn fresh_path_mtu(remote: SocketAddr) -> Option<usize> {
+    let socket = os::datagram_socket(Domain::for_address(remote))
+        .and_then(claim)
+        .and_then(marked)
+        .ok()?;
+    socket.connect(&remote.into()).ok()?;
+    os::path_mtu(&socket, remote)
 }
 
 /// Errors by which Linux reports a dropped datagram: a rule of the firewall or of the routes

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{
@@ -14,7 +15,7 @@ use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::net::{TcpStream, UdpSocket, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 
 use super::{ForwardedFamilies, Instruction, ProcessStats};
 
@@ -143,7 +144,7 @@ pub fn take_queued_error(socket: &SockRef<'_>) -> io::Result<()> {
 
 /// The largest IP packet that the route of a connected socket carries, in bytes (`IP_MTU`, `IPV6_MTU`).
 #[must_use]
-pub fn path_mtu(socket: &UdpSocket, remote: SocketAddr) -> Option<usize> {
+pub fn path_mtu(socket: &impl AsFd, remote: SocketAddr) -> Option<usize> {
     let mtu = match remote {
         SocketAddr::V4(_) => rustix::net::sockopt::ip_mtu(socket),
         SocketAddr::V6(_) => rustix::net::sockopt::ipv6_mtu(socket),

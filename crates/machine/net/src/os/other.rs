@@ -127,7 +127,7 @@ pub fn passed_kind(_socket: &Socket) -> io::Result<PassedKind> {
 
 /// Unknown here.
 #[must_use]
-pub fn path_mtu(_socket: &UdpSocket, _remote: SocketAddr) -> Option<usize> {
+pub fn path_mtu(_socket: &impl AsFd, _remote: SocketAddr) -> Option<usize> {
     None
 }
 

@@ -1,7 +1,8 @@
 //! Datagrams that are longer than the way carries: a captured program learns it as from a router on the way.
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use hermes_lab::topology::Topology;
@@ -35,6 +36,9 @@ def attempt(size):
 def some(wanted):
     return any(wanted() for _ in range(150))
 assert some(lambda: attempt(100) is True), 'nothing comes back'
+if sys.argv[3:]:
+    print('ready', flush=True)
+    sys.stdin.readline()
 came = []
 def refused():
     came.append(attempt(size))
@@ -72,6 +76,20 @@ fn learned(mut python: Command, address: &str, size: usize) -> usize {
     mtu.parse().unwrap()
 }
 
+/// As [`learned`]; `meanwhile` runs before the large datagrams leave.
+fn learned_after(mut python: Command, address: &str, meanwhile: impl FnOnce()) -> usize {
+    python.args(["-c", LEARN, address, "1440", "wait"]);
+    python.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut python = python.spawn().unwrap();
+    let mut said = BufReader::new(python.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    meanwhile();
+    python.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let said = said.next().unwrap_or_else(|| Ok(String::new())).unwrap();
+    assert!(python.wait().unwrap().success(), "{address}: {said}");
+    said.split_once(' ').unwrap().0.parse().unwrap()
+}
+
 fn set_mtu(topology: &Topology, (one, other): (&str, &str), mtu: usize) {
     for (namespace, device) in [(one, other), (other, one)] {
         let set = format!("ip link set dev {device} mtu {mtu}");
@@ -91,6 +109,25 @@ fn a_client_learns_the_mtu_of_the_link_behind_the_node() {
         assert_eq!(learned(client, address, 1440), 1400);
     }
     assert!(node.metrics().contains("reason=\"too_large\""));
+}
+
+#[test]
+fn a_client_learns_the_mtu_after_routes_have_changed() {
+    let topology = networks();
+    lengths(&topology);
+    set_mtu(&topology, ("router", "server"), 1400);
+    let _node = node(&topology, "interfaces: client");
+    for (address, family) in SERVERS.into_iter().zip(["-4", "-6"]) {
+        let client = command(&topology, "client", "/usr/bin/python3");
+        let mtu = learned_after(client, address, || {
+            // A socket of IPv6 that has used such a route knows none afterwards.
+            for change in ["add", "del"] {
+                let line = format!("ip {family} route {change} {address} dev server");
+                run(&topology, "router", &line);
+            }
+        });
+        assert_eq!(mtu, 1400, "{address}");
+    }
 }
 
 #[test]
