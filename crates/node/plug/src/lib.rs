@@ -34,6 +34,7 @@ pub mod opening_head;
 mod plug;
 mod query;
 pub mod refusal;
+pub mod rest;
 mod settings;
 mod store;
 pub mod target;

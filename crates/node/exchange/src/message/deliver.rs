@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use hermes_admit::explain;
 use hermes_http::{Incoming, Outgoing, Reset, Responder, ResponseHead};
 use hermes_packet::{Broken, Side};
+use hermes_plug::rest::Original;
 use http::Method;
 
 use super::answer::{Answer, Upload};
 use super::attempt::{Request, silence_of};
 use super::interrupted::Interrupted;
-use super::rest::Original;
 use super::returning;
 use crate::pump::{Direction, meanwhile, pump, silence};
 use crate::reach::cause;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use hermes_http::{Frame, Incoming, Outgoing, RequestHead};
 use hermes_packet::{Broken, Side};
+use hermes_plug::rest::Original;
 use hermes_plug::target::Target;
 use hermes_rules::retry::Outcome;
 
-use super::rest::Original;
 use crate::message::hedge::{Responded, attempt};
 use crate::pump::{Direction, pump, silence};
 use crate::reach::retry::Tries;

@@ -15,7 +15,6 @@ mod hedge;
 mod interrupted;
 mod no_response;
 mod read_ahead;
-mod rest;
 mod returning;
 
 use std::sync::atomic::AtomicBool;

@@ -1,5 +1,5 @@
-//! The rest of a response whose content broke off: it is asked for with Range and If-Range (RFC 9110, 13.1.5 and 14.2), where the policy names
-//! `interrupted`.
+//! The rest of a response whose content broke off, or is fetched in pieces: it is asked for with Range and If-Range (RFC 9110, 13.1.5 and
+//! 14.2).
 //!
 //! The bytes at the client belong to one representation. Only an answer that certainly is of the same one continues it.
 
@@ -16,7 +16,7 @@ const STRONG_AFTER: u64 = 60;
 
 /// The response whose content broke off.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Original {
+pub struct Original {
     validator: Validator,
     /// Bytes of its content, where they were announced.
     length: Option<u64>,
@@ -32,20 +32,16 @@ enum Validator {
 
 /// The part of an answer that is the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RestPart {
+pub struct RestPart {
     /// Bytes at its beginning that the client has.
-    pub(crate) skip: u64,
+    pub skip: u64,
     /// Bytes of the whole representation, where they are known.
-    pub(crate) whole: Option<u64>,
+    pub whole: Option<u64>,
 }
 
 impl Original {
     /// A response to `request` whose rest can be asked for; its content has this length.
-    pub(crate) fn of(
-        request: &RequestHead,
-        response: &ResponseHead,
-        length: Option<u64>,
-    ) -> Option<Self> {
+    pub fn of(request: &RequestHead, response: &ResponseHead, length: Option<u64>) -> Option<Self> {
         let is_whole = request.method == Method::GET
             && response.status == StatusCode::OK
             && !request.fields.contains_key(RANGE)
@@ -66,7 +62,7 @@ impl Original {
     }
 
     /// The request for the bytes from `at` on.
-    pub(crate) fn ask(&self, request: &RequestHead, at: u64) -> RequestHead {
+    pub fn ask(&self, request: &RequestHead, at: u64) -> RequestHead {
         let mut asking = request.clone();
         if let Ok(range) = HeaderValue::try_from(format!("bytes={at}-")) {
             asking.fields.insert(RANGE, range);
@@ -81,7 +77,7 @@ impl Original {
     ///
     /// # Errors
     /// It is of something else, and why that is known.
-    pub(crate) fn part(
+    pub fn part(
         &self,
         at: u64,
         answer: &ResponseHead,
@@ -123,8 +119,13 @@ impl Original {
         }
     }
 
+    /// Bytes of its content, where they are known.
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
     /// Whether that is all.
-    pub(crate) fn is_all(&self, at: u64) -> bool {
+    pub fn is_all(&self, at: u64) -> bool {
         self.length == Some(at)
     }
 }
@@ -159,7 +160,7 @@ fn seconds(text: &str) -> Option<u64> {
 }
 
 /// The first byte of a part, and how many the whole has, of `bytes 5-9/10` (RFC 9110, 14.4).
-fn parse_range(value: &str) -> Option<(u64, Option<u64>)> {
+pub fn parse_range(value: &str) -> Option<(u64, Option<u64>)> {
     let (range, whole) = value.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let first: u64 = first.parse().ok()?;
