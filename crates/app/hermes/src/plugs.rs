@@ -4,14 +4,15 @@ use hermes_areas::AreasPlug;
 use hermes_config::{DocumentForm, Loaded, Problems, Unsound};
 use hermes_plug::Plugs;
 
-/// SOCKS, the relay, functions on the way of exchanges, the cache, pacing, translation, and areas without a node that could follow them.
+/// SOCKS, the relay, functions on the way of exchanges, the cache, pacing, translation, objects of several origins, and areas without a node that could follow them.
 pub fn plugs() -> Plugs {
     let ways = hermes_relay::register(hermes_socks::register(Plugs::new()));
     let functions = hermes_functions::register(ways);
     let caches = hermes_cache::register(functions);
     let paced = hermes_pace::register(caches);
     let translated = hermes_translate::register(paced);
-    hermes_areas::register(translated, &AreasPlug::default())
+    let fetched = hermes_origins::register(translated);
+    hermes_areas::register(fetched, &AreasPlug::default())
 }
 
 /// The form of documents: paths in the settings of plugs are those of the file that names them, as everywhere. A plug that is not here is told by

@@ -45,7 +45,7 @@ const FOLDERS: &[Folder] = &[
     },
     Folder {
         name: "plugs",
-        crates: "custody socks relay-client relay functions cache pace translate areas",
+        crates: "custody socks relay-client relay functions cache pace translate origins areas",
         knows: "wire decide machine observe identity packet plug",
         tests_know: "node",
     },

@@ -43,6 +43,7 @@ mod listeners;
 mod local_ends;
 mod malformed;
 mod optional_auth;
+mod origins;
 mod outlive;
 mod overlay;
 mod overlay_etcd;
