@@ -149,6 +149,7 @@ export class Channel {
     if (wish.signal?.aborted) stop();
     // A relay that is silent for longer than two of its signs of life is doubted.
     let silence = setTimeout(stop, 30_000);
+    let isOpen = false;
     const heard = () => {
       clearTimeout(silence);
       silence = setTimeout(stop, 2000 * state.heartbeat + 5000);
@@ -164,7 +165,8 @@ export class Channel {
       const subscribed = dictionary(response.headers.get("hermes-subscribe"));
       if (!response.ok || subscribed.at === undefined) throw new RelayError(response, await response.text());
       // A relay whose channel is elsewhere sends there.
-      if (response.redirected) state.channel = channelOf(response.url);
+      if (response.redirected) state.channel = channelOf(response.url, /^s=/);
+      isOpen = true;
       const location = response.headers.get("content-location");
       if (location !== null) state.location = new URL(location, state.channel);
       state.heartbeat = subscribed.heartbeat ?? state.heartbeat;
@@ -217,6 +219,13 @@ export class Channel {
           if (state.isOver) return;
         }
       }
+    } catch (error) {
+      // The relay cannot be reached: the first one may know where the channel is now.
+      if (!isOpen && !(error instanceof RelayError) && state.channel.href !== this.url.href) {
+        state.channel = this.url;
+        state.location = undefined;
+      }
+      throw error;
     } finally {
       clearTimeout(silence);
       wish.signal?.removeEventListener("abort", stop);
@@ -474,9 +483,9 @@ function dictionary(text) {
 }
 
 /** The channel of a subscription's URL. */
-function channelOf(url) {
+function channelOf(url, ours = /^[sg]=/) {
   const channel = new URL(url);
-  const rest = channel.search.slice(1).split("&").filter((part) => part !== "" && !part.startsWith("s="));
+  const rest = channel.search.slice(1).split("&").filter((part) => part !== "" && !ours.test(part));
   channel.search = rest.join("&");
   return channel;
 }

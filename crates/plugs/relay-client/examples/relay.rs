@@ -1,5 +1,7 @@
 //! A chat of one: subscribes to a channel, publishes to it, and prints what it hears.
 
+#![allow(clippy::print_stdout, reason = "it talks to a person")]
+
 use hermes_relay_client::{Channel, ClientError, Event, Outgoing, Publisher, Subscription, Wish};
 
 #[tokio::main(flavor = "current_thread")]

@@ -86,13 +86,14 @@ pub(crate) fn path(url: &Uri) -> String {
         .map_or_else(|| "/".to_owned(), ToString::to_string)
 }
 
-/// The path of the channel of a URL, which may be that of a subscription.
+/// The path of the channel of a URL, which may be that of a subscription, and have the grant of a rendezvous.
 pub(crate) fn channel_path(url: &Uri) -> String {
     let whole = path(url);
     let Some((channel, query)) = whole.split_once('?') else {
         return whole;
     };
-    let rest = query.split('&').filter(|part| !part.starts_with("s="));
+    let is_ours = |part: &&str| !part.starts_with("s=") && !part.starts_with("g=");
+    let rest = query.split('&').filter(is_ours);
     let rest: Vec<_> = rest.collect();
     match rest.is_empty() {
         true => channel.to_owned(),
@@ -127,6 +128,7 @@ mod tests {
         let path = |url: &str| channel_path(&url.parse().unwrap());
         assert_eq!(path("http://hub/c/x?s=abc"), "/c/x");
         assert_eq!(path("http://hub/c/x?a=1&s=abc&b=2"), "/c/x?a=1&b=2");
+        assert_eq!(path("http://hub/c/x?g=1.abc&s=abc"), "/c/x");
         assert_eq!(path("http://hub"), "/");
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hermes_certified::{Approval, Statement, content_digest};
 use hermes_proto::relay::fields::{Delivered, PUBLISH, Publish};
-use http::{HeaderValue, Method, Request, header};
+use http::{HeaderValue, Method, Request, Uri, header};
 use http_body_util::BodyExt;
 
 use crate::channel::Channel;
@@ -41,6 +41,8 @@ pub struct Outgoing {
 #[derive(Debug)]
 pub struct Publisher {
     channel: Channel,
+    /// The first relay, or the rendezvous that knows where the channel is.
+    first: Uri,
     connection: Option<Connection>,
 }
 
@@ -81,6 +83,7 @@ impl Publisher {
     #[must_use]
     pub fn new(channel: Channel) -> Self {
         Self {
+            first: channel.url.clone(),
             channel,
             connection: None,
         }
@@ -101,7 +104,12 @@ impl Publisher {
                     self.channel.url = there;
                     self.connection = None;
                 }
-                sent => return sent.map_err(Trouble::error),
+                Err(Trouble::Failed(error)) => {
+                    // Another attempt asks where the channel is now.
+                    self.channel.url = self.first.clone();
+                    return Err(error);
+                }
+                Ok(delivered) => return Ok(delivered),
             }
         }
         let url = &self.channel.url;
@@ -154,7 +162,8 @@ impl Publisher {
         let path = self.channel.path();
         let mut request = Request::new(whole(data.clone()));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri(&path)?;
+        // With the grant of a rendezvous, which is not signed.
+        *request.uri_mut() = uri(&crate::channel::path(&self.channel.url))?;
         let headers = request.headers_mut();
         let publish = message.how.value();
         if let Some(value) = &publish {
@@ -216,7 +225,7 @@ impl Publisher {
     }
 }
 
-fn uri(path: &str) -> Result<http::Uri, ClientError> {
+fn uri(path: &str) -> Result<Uri, ClientError> {
     path.parse()
         .map_err(|error| ClientError::Invalid(format!("{path}: {error}")))
 }

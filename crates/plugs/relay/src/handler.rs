@@ -3,7 +3,7 @@
 mod hold;
 mod subscribe;
 
-pub(crate) use subscribe::no_subscription;
+pub(crate) use subscribe::{jitter, no_subscription};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use crate::account::Account;
 use crate::certified::{self, Claim};
 use crate::channel::{Channel, NoRoom};
+use crate::moves::GrantCheck;
 use crate::publish::{NotPublished, Publishing, SignedRequest};
 use crate::query::{ChannelPath, take_apart};
 use crate::settings::{RelaySettings, Rules};
@@ -82,6 +83,9 @@ impl Relay {
             mirror: None,
             request,
         };
+        if let Some(elsewhere) = self.check_grant(&asked)? {
+            return Ok(elsewhere);
+        }
         let is_subscription = asked.path.subscription.is_some();
         match asked.request.head.method {
             Method::GET => self.subscribe(asked).await,
@@ -96,6 +100,34 @@ impl Relay {
             Method::DELETE if is_subscription => self.leave(&asked),
             Method::POST | Method::PUT => self.publish(asked).await,
             _ => Err(wrong_method(is_subscription)),
+        }
+    }
+
+    /// Checks that a rendezvous sent the client here, where this relay serves no one else: the way to the rendezvous, if it did not.
+    fn check_grant(&self, asked: &Asked) -> Result<Option<Response>, Refusal> {
+        let membership = self.space.moves.membership();
+        let Some(membership) = membership.filter(|membership| membership.needs_grants) else {
+            return Ok(None);
+        };
+        let method = &asked.request.head.method;
+        // One that was begun with a grant goes on without: its name is a secret. Relays have grants of their own.
+        let is_known = asked.path.subscription.as_deref().is_some_and(|id| {
+            let known = self.space.subscription(id, &asked.asking());
+            known.is_some() || method == Method::DELETE
+        });
+        if is_known || asked.request.head.fields.get(MOVE).is_some() {
+            return Ok(None);
+        }
+        let grant = asked.path.grant.as_deref();
+        match membership.check(grant, &asked.path.channel, certified::seconds()) {
+            GrantCheck::Good => Ok(None),
+            GrantCheck::Forged => {
+                let details =
+                    "the grant is not of a rendezvous of this relay, or for another channel";
+                Err(Refusal::new(ProxyError::HttpRequestDenied, details)
+                    .status(StatusCode::FORBIDDEN))
+            }
+            GrantCheck::None => Ok(membership.rendezvous_uri(&asked.path.channel).map(redirect)),
         }
     }
 
@@ -241,6 +273,18 @@ fn no_room_for(no_room: NoRoom, before: Delivered) -> Response {
     );
     let line = "a receiver had no room in time, and the message was put into no queue\n";
     Response::Whole(head, Bytes::from_static(line.as_bytes()))
+}
+
+/// The answer that sends a client to this URI.
+pub(crate) fn redirect(uri: String) -> Response {
+    let mut head = ResponseHead::new(StatusCode::TEMPORARY_REDIRECT);
+    if let Ok(mut location) = HeaderValue::try_from(uri) {
+        // The path of a channel is a secret of those who have it.
+        location.set_sensitive(true);
+        head.fields.insert(header::LOCATION, location);
+    }
+    set(&mut head.fields, header::CACHE_CONTROL, "no-store");
+    Response::Whole(head, Bytes::new())
 }
 
 fn wrong_method(is_subscription: bool) -> Refusal {

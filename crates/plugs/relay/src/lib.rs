@@ -22,8 +22,11 @@ mod plug;
 mod publish;
 mod query;
 mod queue;
+mod rendezvous;
 mod settings;
 mod share;
+#[cfg(test)]
+mod soak;
 mod space;
 mod stream;
 mod subscription;

@@ -8,12 +8,14 @@
 
 mod grant;
 mod hold;
+mod membership;
 mod moves_of_node;
 mod moving;
 mod settings;
 
 pub(crate) use grant::{Grant, GrantKey};
 pub(crate) use hold::{HOLDS, forward};
+pub(crate) use membership::{GrantCheck, Membership, heartbeat, is_heartbeat, make_grant};
 pub(crate) use moves_of_node::Moves;
 pub(crate) use moving::Stopped;
 pub(crate) use settings::MoveSettings;

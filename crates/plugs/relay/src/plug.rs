@@ -13,6 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::aggregate::{Aggregate, Joins};
 use crate::handler::Relay;
 use crate::moves::MoveSettings;
+use crate::rendezvous::{Meeting, Rendezvous, send_heartbeats};
 use crate::space::Space;
 
 /// The name of the handler.
@@ -20,6 +21,9 @@ const RELAY: &str = "relay";
 
 /// The name of the handler that joins subscriptions.
 const AGGREGATE: &str = "aggregate";
+
+/// The name of the handler that sends clients to relays.
+const RENDEZVOUS: &str = "rendezvous";
 
 /// How often it looks whether subscriptions are over, or owe a sign of life.
 #[doc(alias = "bound")]
@@ -37,13 +41,22 @@ pub fn register(plugs: Plugs) -> Plugs {
     let aggregate = Aggregate::new(space.clone(), joins.clone());
     let plugs = plugs.handler(RELAY, Relay::new(space.clone()));
     let plugs = plugs.handler(AGGREGATE, aggregate);
-    plugs.plug(RELAY, RelayPlug { space, joins })
+    let meeting = Arc::<Meeting>::default();
+    let rendezvous = Rendezvous::new(space.clone(), meeting.clone());
+    let plugs = plugs.handler(RENDEZVOUS, rendezvous);
+    let plug = RelayPlug {
+        space,
+        joins,
+        meeting,
+    };
+    plugs.plug(RELAY, plug)
 }
 
 /// The work of the relay beside its exchanges.
 struct RelayPlug {
     space: Arc<Space>,
     joins: Arc<Joins>,
+    meeting: Arc<Meeting>,
 }
 
 impl Plug for RelayPlug {
@@ -62,6 +75,8 @@ impl Plug for RelayPlug {
     fn start(&self, background: &Background) {
         let space = self.space.clone();
         let joins = self.joins.clone();
+        let meeting = self.meeting.clone();
+        background.spawn(send_heartbeats(self.space.clone(), background.clone()));
         let stopping = background.clone();
         background.spawn(async move {
             let mut ticks = interval(TICK);
@@ -72,6 +87,7 @@ impl Plug for RelayPlug {
                     _ = ticks.tick() => {
                         space.tick(Instant::now());
                         joins.tick();
+                        meeting.tick(Instant::now());
                     }
                     () = stopping.stopping() => break,
                 }
@@ -88,7 +104,11 @@ impl Plug for RelayPlug {
 
     fn status(&self) -> Value {
         let sizes = self.space.sizes();
-        if sizes.subscriptions == 0 && self.space.counts.published.load(Ordering::Relaxed) == 0 {
+        let meeting = self.meeting.status(Instant::now());
+        let unheard = self.space.moves.unheard();
+        let has_served =
+            sizes.subscriptions > 0 || self.space.counts.published.load(Ordering::Relaxed) > 0;
+        if !has_served && meeting.is_none() && unheard.is_none() {
             return Value::Null;
         }
         let mut status = json!({
@@ -102,6 +122,12 @@ impl Plug for RelayPlug {
         });
         if let Some(moves) = self.space.moves.status() {
             status["moves"] = moves;
+        }
+        if let Some(meeting) = meeting {
+            status["rendezvous"] = meeting;
+        }
+        if let Some(reason) = unheard {
+            status["unheard"] = reason.into();
         }
         status
     }

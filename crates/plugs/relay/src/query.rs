@@ -7,6 +7,8 @@ pub(crate) struct ChannelPath {
     pub(crate) channel: String,
     /// The subscription.
     pub(crate) subscription: Option<String>,
+    /// The grant of a rendezvous: `g=`.
+    pub(crate) grant: Option<String>,
 }
 
 /// Takes the name of a subscription out of a path and query; the last one counts.
@@ -15,14 +17,19 @@ pub(crate) fn take_apart(path_and_query: &str) -> ChannelPath {
         return ChannelPath {
             channel: path_and_query.to_owned(),
             subscription: None,
+            grant: None,
         };
     };
     let mut subscription = None;
+    let mut grant = None;
     let mut rest = Vec::new();
     for part in query.split('&') {
-        match part.strip_prefix("s=") {
-            Some(name) => subscription = Some(name.to_owned()),
-            None => rest.push(part),
+        if let Some(name) = part.strip_prefix("s=") {
+            subscription = Some(name.to_owned());
+        } else if let Some(text) = part.strip_prefix("g=") {
+            grant = Some(text.to_owned());
+        } else {
+            rest.push(part);
         }
     }
     let channel = match rest.is_empty() {
@@ -32,6 +39,7 @@ pub(crate) fn take_apart(path_and_query: &str) -> ChannelPath {
     ChannelPath {
         channel,
         subscription,
+        grant,
     }
 }
 
@@ -50,6 +58,7 @@ mod tests {
         let parts = |channel: &str, subscription: Option<&str>| ChannelPath {
             channel: channel.to_owned(),
             subscription: subscription.map(str::to_owned),
+            grant: None,
         };
         assert_eq!(take_apart("/c"), parts("/c", None));
         assert_eq!(take_apart("/c?a=1&b"), parts("/c?a=1&b", None));

@@ -95,10 +95,13 @@ impl Subscription {
         let Some(from) = from else {
             return true;
         };
-        // One that comes from another relay may count as that one did.
-        let gap = match self.begun.filter(|begun| begun.epoch == from.epoch) {
+        // One that comes from another relay may count as that one did, where the channel was here already in a life of its own. In the same life,
+        // the numbers of its messages go on.
+        let own = self.channel.epoch;
+        let begun = self.begun.filter(|begun| begun.epoch != own);
+        let gap = match begun.filter(|begun| begun.epoch == from.epoch) {
             Some(begun) => missed(from, begun.epoch, begun.sequence),
-            None => missed(from, self.channel.epoch, sent),
+            None => missed(from, own, sent),
         };
         if let Some(gap) = gap {
             share.tell(self.member, gap);

@@ -16,7 +16,7 @@ use hermes_proto::relay::{End, Position};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use tokio::time::timeout;
 
-use super::{Asked, Relay, malformed, set, wait};
+use super::{Asked, Relay, malformed, redirect, set, wait};
 use crate::form::{EventStream, Form, accepted};
 use crate::moves::Successor;
 use crate::query;
@@ -338,13 +338,7 @@ fn head(
 fn elsewhere(successor: &Successor, asked: &Asked) -> Response {
     let path = asked.request.head.path.as_ref();
     let path = path.map_or("/", |path| path.as_str());
-    let mut head = ResponseHead::new(StatusCode::TEMPORARY_REDIRECT);
-    if let Ok(mut location) = HeaderValue::try_from(successor.uri(path)) {
-        location.set_sensitive(true);
-        head.fields.insert(header::LOCATION, location);
-    }
-    set(&mut head.fields, header::CACHE_CONTROL, "no-store");
-    Response::Whole(head, Bytes::new())
+    redirect(successor.uri(path))
 }
 
 pub(super) fn subscribed(
@@ -375,13 +369,17 @@ fn no_form() -> Refusal {
     Refusal::new(ProxyError::HttpRequestError, details).status(StatusCode::NOT_ACCEPTABLE)
 }
 
+/// Seconds after which a client is to come again, from 1 on: not all at the same time.
+pub(crate) fn jitter(spread: u8) -> u16 {
+    let mut byte = [0];
+    // Without random numbers all come at the same time, which the node survives.
+    let random = getrandom::fill(&mut byte).map_or(0, |()| byte[0] % spread);
+    1 + u16::from(random)
+}
+
 pub(super) fn full(full: Full) -> Refusal {
     let mut fields = Fields::new();
-    // Not all come again at the same time.
-    let mut jitter = [0];
-    let spread = getrandom::fill(&mut jitter).map_or(0, |()| jitter[0] % 10);
-    let seconds = 1 + u16::from(spread);
-    fields.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    fields.insert(header::RETRY_AFTER, HeaderValue::from(jitter(10)));
     let refusal = |details: String| Refusal::new(ProxyError::ConnectionLimitReached, details);
     match full {
         Full::Owner(has) => refusal(format!("this user has {has} subscriptions already"))

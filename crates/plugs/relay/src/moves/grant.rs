@@ -47,6 +47,21 @@ impl GrantKey {
         is_now && verify_slices_are_equal(&self.mac(grant, until), &mac).is_ok()
     }
 
+    /// The MAC of a text for this purpose, in base64url.
+    pub(crate) fn mac_of(&self, purpose: &str, text: &str) -> String {
+        let text = format!("{purpose}\n{text}");
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, text.as_bytes()).as_ref())
+    }
+
+    /// Whether this is that MAC.
+    pub(crate) fn has_made(&self, mac: &str, purpose: &str, text: &str) -> bool {
+        let Ok(mac) = URL_SAFE_NO_PAD.decode(mac) else {
+            return false;
+        };
+        let text = format!("{purpose}\n{text}");
+        hmac::verify(&self.0, text.as_bytes(), &mac).is_ok()
+    }
+
     fn mac(&self, grant: &Grant<'_>, until: u64) -> Vec<u8> {
         // No part contains a line end, so that no two grants have the same text.
         let text = format!(

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::hold::HoldOrder;
 use super::moving::{BegunMove, Moving, Stopped};
 use super::settings::MoveRules;
-use super::{GrantKey, Successor};
+use super::{GrantKey, Membership, Successor};
 
 /// How long channels stay that the successor has refused, before it is asked again.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -26,6 +26,8 @@ pub(crate) struct Moves {
     /// Whether the node stops.
     is_draining: AtomicBool,
     state: Mutex<MovesState>,
+    /// Why a rendezvous does not hear of this relay.
+    unheard: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -53,6 +55,27 @@ impl Moves {
     /// By which others prove that this relay is to take over.
     pub(crate) fn key(&self) -> Option<GrantKey> {
         self.rules.read().key.clone()
+    }
+
+    /// Its part among the relays of a rendezvous.
+    pub(crate) fn membership(&self) -> Option<Arc<Membership>> {
+        self.rules.read().membership.clone()
+    }
+
+    /// A rendezvous has heard that this relay is there, or has not, for this reason.
+    pub(crate) fn heard(&self, failure: Option<String>) {
+        let mut unheard = self.unheard.lock();
+        if *unheard != failure
+            && let Some(reason) = &failure
+        {
+            tracing::info!(reason, "a rendezvous does not hear of this relay");
+        }
+        *unheard = failure;
+    }
+
+    /// Why a rendezvous does not hear of this relay.
+    pub(crate) fn unheard(&self) -> Option<String> {
+        self.unheard.lock().clone()
     }
 
     /// The relay that takes over at some time.

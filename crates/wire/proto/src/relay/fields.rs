@@ -26,6 +26,9 @@ pub const DELIVERED: HeaderName = HeaderName::from_static("hermes-delivered");
 /// The field of a relay that hands subscriptions over to another one.
 pub const MOVE: HeaderName = HeaderName::from_static("hermes-move");
 
+/// The field of a relay that tells a rendezvous that it is there.
+pub const HEARTBEAT: HeaderName = HeaderName::from_static("hermes-heartbeat");
+
 /// A field of the relay that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
@@ -64,6 +67,17 @@ pub struct Move {
     pub at: Position,
     /// The proof that it may ask for this.
     pub grant: String,
+}
+
+/// The word of a relay to a rendezvous that it is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Its host and port, as subscribers reach it.
+    pub relay: String,
+    /// Its clock, in milliseconds since 1970: each one is later than the one before.
+    pub time: u64,
+    /// The proof that it is one of the relays.
+    pub mac: String,
 }
 
 /// The answer to a subscription.
@@ -163,6 +177,51 @@ impl Move {
         writer.text("grant", Some(&self.grant));
         writer.finish()
     }
+}
+
+impl Heartbeat {
+    /// Reads the field; `None` without it.
+    ///
+    /// # Errors
+    /// It is malformed.
+    pub fn read(fields: &Fields) -> Result<Option<Self>, FieldError> {
+        let members = Members::read(fields, HEARTBEAT)?;
+        let Some(relay) = members.text("relay")? else {
+            return Ok(None);
+        };
+        let time = members.count("time")?;
+        let mac = members.text("mac")?;
+        Ok(Some(Self {
+            relay: relay.to_owned(),
+            time: time.ok_or_else(|| members.wrong("time", "a number, 0 or more"))?,
+            mac: mac
+                .ok_or_else(|| members.wrong("mac", "a string in quotes"))?
+                .to_owned(),
+        }))
+    }
+
+    /// The value of the field.
+    pub fn value(&self) -> Option<HeaderValue> {
+        let mut writer = Writer::new();
+        writer.text("relay", Some(&self.relay));
+        writer.count("time", Some(self.time));
+        writer.text("mac", Some(&self.mac));
+        writer.finish()
+    }
+}
+
+/// The relay that a client asks a rendezvous for: `relay` of `Hermes-Subscribe` or `Hermes-Publish`.
+///
+/// # Errors
+/// The field is malformed.
+pub fn asked_relay(fields: &Fields) -> Result<Option<String>, FieldError> {
+    for field in [SUBSCRIBE, PUBLISH] {
+        let members = Members::read(fields, field)?;
+        if let Some(relay) = members.text("relay")? {
+            return Ok(Some(relay.to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 impl Subscribed {
@@ -427,6 +486,17 @@ mod tests {
         };
         let written = Fields::from_iter([(PUBLISH, publish.value().unwrap())]);
         assert_eq!(Publish::read(&written), Ok(publish));
+
+        let heartbeat = Heartbeat {
+            relay: "a.test:80".to_owned(),
+            time: 1_796_000_000_000,
+            mac: "AAAA".to_owned(),
+        };
+        let written = Fields::from_iter([(HEARTBEAT, heartbeat.value().unwrap())]);
+        assert_eq!(Heartbeat::read(&written), Ok(Some(heartbeat)));
+        assert_eq!(Heartbeat::read(&Fields::new()), Ok(None));
+        let asked = fields(PUBLISH, "relay=\"a.test:80\"");
+        assert_eq!(asked_relay(&asked), Ok(Some("a.test:80".to_owned())));
 
         let delivered = Delivered {
             receivers: 12,

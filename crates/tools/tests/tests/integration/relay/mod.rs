@@ -7,6 +7,7 @@ mod forms;
 mod migration;
 mod patterns;
 mod program;
+mod rendezvous;
 mod script;
 mod sealed;
 mod secrets;

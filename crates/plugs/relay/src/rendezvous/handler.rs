@@ -1,0 +1,180 @@
+//! The requests of clients, which are sent to relays, and the heartbeats of these.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hermes_http::ResponseHead;
+use hermes_net::memory::Owner;
+use hermes_plug::refusal::Refusal;
+use hermes_plug::{Handler, HandlerRequest, Handling, Response, Settings};
+use hermes_proto::fields::Fields;
+use hermes_proto::proxy_status::ProxyError;
+use hermes_proto::relay::fields::{Heartbeat, asked_relay};
+use http::{HeaderValue, StatusCode, header};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::settings::{RendezvousRules, RendezvousSettings};
+use super::table::{Question, Table};
+use crate::certified::seconds;
+use crate::handler::{jitter, malformed, redirect};
+use crate::moves::{GrantKey, is_heartbeat, make_grant};
+use crate::query::take_apart;
+use crate::space::Space;
+
+/// The longest name of a relay in bytes.
+#[doc(alias = "bound")]
+const MAX_RELAY: usize = 255;
+
+/// Where relays and clients of a node meet: one table for all its routes.
+#[derive(Default)]
+pub(crate) struct Meeting {
+    state: Mutex<MeetingState>,
+}
+
+#[derive(Default)]
+struct MeetingState {
+    table: Table,
+    /// The longest silence that a route allows.
+    lost_after: Duration,
+    sent: u64,
+}
+
+impl Meeting {
+    /// Looks at the clock.
+    pub(crate) fn tick(&self, now: Instant) {
+        self.state.lock().table.tick(now);
+    }
+
+    /// Its part of the status; `None` where no one has met.
+    pub(crate) fn status(&self, now: Instant) -> Option<Value> {
+        let state = self.state.lock();
+        if state.lost_after.is_zero() {
+            return None;
+        }
+        let (relays, channels) = state.table.sizes(state.lost_after, now);
+        Some(json!({ "relays": relays, "channels": channels, "sent": state.sent }))
+    }
+}
+
+/// Sends clients to relays.
+pub(crate) struct Rendezvous {
+    space: Arc<Space>,
+    meeting: Arc<Meeting>,
+    rules: Option<RendezvousRules>,
+}
+
+impl Rendezvous {
+    /// A rendezvous whose key is that of this space.
+    pub(crate) fn new(space: Arc<Space>, meeting: Arc<Meeting>) -> Self {
+        let rules = RendezvousSettings::default().rules();
+        Self {
+            space,
+            meeting,
+            rules: rules.ok(),
+        }
+    }
+
+    fn answer(&self, request: &HandlerRequest) -> Result<Response, Refusal> {
+        let (Some(key), Some(rules)) = (self.space.moves.key(), &self.rules) else {
+            let details =
+                "a rendezvous needs the key of its relays: `plugs: { relay: { key_file } }`";
+            return Err(Refusal::new(ProxyError::ProxyConfigurationError, details));
+        };
+        let fields = &request.head.fields;
+        let heartbeat = Heartbeat::read(fields).map_err(|error| malformed(&error))?;
+        if let Some(heartbeat) = heartbeat {
+            return self.hear(&heartbeat, &key, rules);
+        }
+
+        let path = request.head.path.as_ref().map_or("/", |path| path.as_str());
+        let channel = take_apart(path).channel;
+        let wish = asked_relay(fields).map_err(|error| malformed(&error))?;
+        let client = request.source.peer.socket().map(|address| address.ip());
+        let near = rules.near(client);
+        let owner = Owner::of(request.user.as_deref(), &request.source.peer);
+        let question = Question {
+            channel: &channel,
+            wish: wish.as_deref(),
+            near: &near,
+            owner: &owner.to_string().into(),
+            is_stateless: rules.is_stateless,
+            lost_after: rules.lost_after,
+        };
+        let mut state = self.meeting.state.lock();
+        state.lost_after = state.lost_after.max(rules.lost_after);
+        let relay = state.table.relay(&question, Instant::now());
+        let Some(relay) = relay else {
+            return Err(no_relay());
+        };
+        state.sent += 1;
+        drop(state);
+        let grant = make_grant(&key, &relay, &channel, seconds());
+        let mark = if channel.contains('?') { '&' } else { '?' };
+        Ok(redirect(format!("http://{relay}{channel}{mark}g={grant}")))
+    }
+
+    /// Takes the heartbeat of a relay.
+    fn hear(
+        &self,
+        heartbeat: &Heartbeat,
+        key: &GrantKey,
+        rules: &RendezvousRules,
+    ) -> Result<Response, Refusal> {
+        let Heartbeat { relay, time, mac } = heartbeat;
+        let forged = |details| {
+            let refusal = Refusal::new(ProxyError::HttpRequestDenied, details);
+            Err(refusal.status(StatusCode::FORBIDDEN))
+        };
+        if relay.len() > MAX_RELAY || !is_heartbeat(key, mac, relay, *time) {
+            return forged("the heartbeat is not of a relay that has the key");
+        }
+        // By the clock of the relay, within that of ours: a table that was lost must not take old ones for new.
+        let now = seconds() * 1000;
+        let lost_after = u64::try_from(rules.lost_after.as_millis()).unwrap_or(u64::MAX);
+        if time.abs_diff(now) > lost_after.max(60_000) {
+            return forged("the heartbeat is too old, or of the future: is the clock right?");
+        }
+        let mut state = self.meeting.state.lock();
+        state.lost_after = state.lost_after.max(rules.lost_after);
+        if !state.table.beat(relay, *time, Instant::now()) {
+            return forged("the heartbeat came already, or there are too many relays");
+        }
+        let head = ResponseHead::new(StatusCode::NO_CONTENT);
+        Ok(Response::Whole(head, Bytes::new()))
+    }
+}
+
+impl Handler for Rendezvous {
+    fn handle(&self, request: HandlerRequest) -> Handling<'_> {
+        Box::pin(async move { self.answer(&request) })
+    }
+
+    /// The paths are those of channels, which may be secrets.
+    fn hides_paths(&self) -> bool {
+        true
+    }
+
+    fn settings(&self) -> Option<Settings<dyn Handler>> {
+        let space = self.space.clone();
+        let meeting = self.meeting.clone();
+        Some(Settings::new(move |settings: RendezvousSettings| {
+            let rendezvous: Arc<dyn Handler> = Arc::new(Self {
+                space: space.clone(),
+                meeting: meeting.clone(),
+                rules: Some(settings.rules()?),
+            });
+            Ok(rendezvous)
+        }))
+    }
+}
+
+fn no_relay() -> Refusal {
+    let mut fields = Fields::new();
+    fields.insert(header::RETRY_AFTER, HeaderValue::from(jitter(4)));
+    let details = "no relay is there: none has said so within `lost_after`";
+    Refusal::new(ProxyError::DestinationUnavailable, details)
+        .status(StatusCode::SERVICE_UNAVAILABLE)
+        .fields(fields)
+}
