@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hermes_http::{Incoming, RequestHead};
+use hermes_http::RequestHead;
 use hermes_net::memory::Owner;
 use hermes_plug::refusal::Refusal;
 use hermes_plug::{Onward, Opener, Response};
@@ -69,7 +69,7 @@ impl Asked {
                 return Err(not_stored());
             }
             if self.is_not_worth_storing(stored.as_ref()) {
-                return self.forward_as_it_is().await;
+                return self.forward_as_it_is(stored.as_ref()).await;
             }
             match self.shared.flights.enter(&self.name, &self.keyed, now) {
                 Turn::Lead(lead) => return self.fetch(stored, Some(lead)).await,
@@ -120,7 +120,7 @@ impl Asked {
 
     /// Whether its answer is none that could be stored (a head alone, a part, one that the client forbids to store), and none that
     /// could validate a stored one.
-    pub(crate) fn is_not_worth_storing(&self, stored: Option<&Arc<Stored>>) -> bool {
+    fn is_not_worth_storing(&self, stored: Option<&Arc<Stored>>) -> bool {
         let is_whole = self.may_be_stored() && !self.head.fields.contains_key("range");
         let has_validator = stored.is_some_and(|stored| {
             let fields = &stored.head.fields;
@@ -134,21 +134,24 @@ impl Asked {
         self.head.method == Method::GET && !control.has("no-store")
     }
 
-    pub(crate) async fn forward_as_it_is(self) -> Result<Response, Refusal> {
+    async fn forward_as_it_is(self, stored: Option<&Arc<Stored>>) -> Result<Response, Refusal> {
         let is_partial = self.head.fields.contains_key("range");
         let forwarded = if is_partial {
             Forwarded::Partial
         } else {
             Forwarded::Miss
         };
-        let (mut answer, content) = self.onward.send(self.head.clone(), Incoming::Empty).await?;
+        let mut sent = self.send(self.head.clone()).await?;
+        if let Some(stored) = stored.filter(|_| self.head.method == Method::HEAD) {
+            self.learn_from_head(stored, &sent);
+        }
         self.shared.counts.missed();
         let status = CacheStatus {
             forwarded: Some(forwarded),
             ..CacheStatus::default()
         };
-        status.append(&mut answer.fields);
-        Ok(Response::Stream(answer, content))
+        status.append(&mut sent.head.fields);
+        Ok(Response::Stream(sent.head, sent.content))
     }
 
     /// Validates a response while it is being used (RFC 5861, section 3); one request at a time does.

@@ -46,7 +46,8 @@ struct Collecting {
 impl Asked {
     /// The answer as it is going to be stored; why it is not.
     pub(crate) fn store(&self, sent: &Sent) -> Result<Arc<Stored>, &'static str> {
-        if self.head.method != Method::GET {
+        // One that validates is a GET, also where the client's is a HEAD: its answer is stored in any case.
+        if sent.method != Method::GET {
             return Err("the request is for a head");
         }
         let control = Directives::of_response(&sent.head.fields);

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use hermes_http::{Incoming, RequestHead, ResponseHead};
 use hermes_plug::Response;
 use hermes_plug::refusal::Refusal;
-use http::StatusCode;
+use http::{Method, StatusCode};
 
 use crate::asked::Asked;
 use crate::cache_status::{CacheStatus, Forwarded};
@@ -18,16 +18,12 @@ use crate::storable::audience;
 use crate::storage::PurgeEpoch;
 use crate::stored::Stored;
 
-/// A stored response that is to be validated, and the request that does it.
-struct Stale {
-    stored: Arc<Stored>,
-    request: RequestHead,
-}
-
 /// An answer of the next hop.
 pub(crate) struct Sent {
     pub(crate) head: ResponseHead,
     pub(crate) content: Incoming,
+    /// The method by which it was asked for.
+    pub(crate) method: Method,
     pub(crate) exchanged: Exchanged,
     /// When it was asked for, as purges go.
     pub(crate) asked: PurgeEpoch,
@@ -40,13 +36,12 @@ impl Asked {
         stored: Option<Arc<Stored>>,
         lead: Option<Lead>,
     ) -> Result<Response, Refusal> {
-        let stale = stored.and_then(|stored| {
-            let request = precondition::validating(&self.head, &stored.head.fields)?;
-            Some(Stale { stored, request })
-        });
-        let Some(Stale { stored, request }) = stale else {
+        let Some(stored) = stored else {
             let sent = self.send(self.head.clone()).await?;
             return Ok(self.take(sent, Forwarded::Miss, lead));
+        };
+        let Some(request) = precondition::validating(&self.head, &stored.head.fields) else {
+            return self.replace(&stored, lead).await;
         };
 
         let sent = match self.send(request).await {
@@ -72,13 +67,30 @@ impl Asked {
         Ok(self.take(sent, Forwarded::Stale, lead))
     }
 
+    /// Asks for a new answer in place of a stored one that has no validator.
+    async fn replace(&self, stored: &Arc<Stored>, lead: Option<Lead>) -> Result<Response, Refusal> {
+        let sent = match self.send(self.head.clone()).await {
+            Ok(sent) => sent,
+            Err(refusal) => return self.hit_despite(stored).ok_or(refusal),
+        };
+        // RFC 5861, section 4.
+        if sent.head.status.is_server_error()
+            && let Some(response) = self.hit_despite(stored)
+        {
+            return Ok(response);
+        }
+        Ok(self.take(sent, Forwarded::Miss, lead))
+    }
+
     pub(crate) async fn send(&self, head: RequestHead) -> Result<Sent, Refusal> {
         let asked = self.shared.storage.epoch();
         let began = Instant::now();
+        let method = head.method.clone();
         let (head, content) = self.onward.send(head, Incoming::Empty).await?;
         Ok(Sent {
             head,
             content,
+            method,
             asked,
             exchanged: Exchanged {
                 response_time: SystemTime::now(),
@@ -117,6 +129,27 @@ impl Asked {
                 ..CacheStatus::default()
             },
         )
+    }
+
+    /// Section 4.3.5: a HEAD that was sent on tells whether a stored response is still that of its resource. `stored` has no validator by which
+    /// it could be asked for.
+    pub(crate) fn learn_from_head(&self, stored: &Arc<Stored>, sent: &Sent) {
+        if sent.head.status != StatusCode::OK || !stored.is_there() {
+            return;
+        }
+        if !precondition::describes(&sent.head.fields, &stored.head.fields, stored.length) {
+            self.shared.storage.remove(stored);
+            return;
+        }
+        let head = precondition::freshened(&stored.head, &sent.head.fields);
+        let control = Directives::of_response(&head.fields);
+        let freshness = Freshness::of(&head.fields, &control, sent.exchanged);
+        if audience(&self.head, &head, &freshness).is_ok() {
+            let fresh = stored.freshened(head, freshness, Instant::now());
+            self.shared.storage.insert(&Arc::new(fresh), sent.asked);
+        } else {
+            self.shared.storage.remove(stored);
+        }
     }
 
     /// Section 3: the answer of the next hop, stored on its way if it may be.

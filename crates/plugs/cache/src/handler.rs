@@ -61,7 +61,9 @@ impl Cache {
         })?;
 
         let content = content.into_incoming();
-        let name = ResourceName::of(&self.rules.space, onward.upstream(), &target, &head);
+        let is_secure = source.tls.is_some();
+        let space = &self.rules.space;
+        let name = ResourceName::of(space, onward.upstream(), &target, &head, is_secure);
         let is_read = head.method == Method::GET || head.method == Method::HEAD;
         if !is_read {
             return self

@@ -21,11 +21,19 @@ pub(crate) struct ResourceName {
 }
 
 impl ResourceName {
-    /// The resource of a request, asked of this upstream.
-    pub(crate) fn of(space: &str, upstream: &str, target: &Target, head: &RequestHead) -> Self {
-        let scheme = match &head.scheme {
-            Some(scheme) => scheme.as_str(),
-            None => "",
+    /// The resource of a request, asked of this upstream. A request to a gateway names no scheme: it is that of its connection, which
+    /// `is_secure` or not.
+    pub(crate) fn of(
+        space: &str,
+        upstream: &str,
+        target: &Target,
+        head: &RequestHead,
+        is_secure: bool,
+    ) -> Self {
+        let scheme = match (&head.scheme, is_secure) {
+            (Some(scheme), _) => scheme.as_str(),
+            (None, true) => "https",
+            (None, false) => "http",
         };
         Self {
             place: format!("{space} {upstream}").into(),
@@ -100,21 +108,32 @@ pub(crate) mod tests {
     /// The name of a path there.
     pub(crate) fn name(path: &str) -> ResourceName {
         let target = Target::host_port("origin.example".to_owned(), 80);
-        ResourceName::of("", "up", &target, &request(Method::GET, path))
+        ResourceName::of("", "up", &target, &request(Method::GET, path), false)
     }
 
     #[test]
     fn section_2_host_case_and_upstream_decide_as_they_should() {
         let target = |host: &str| Target::host_port(host.to_owned(), 80);
         let head = request(Method::GET, "/a?b");
-        let named =
-            |upstream: &str, host: &str| ResourceName::of("", upstream, &target(host), &head);
+        let named = |upstream: &str, host: &str| {
+            ResourceName::of("", upstream, &target(host), &head, false)
+        };
         assert_eq!(named("up", "Origin.Example"), named("up", "origin.example"));
         assert_ne!(
             named("up", "origin.example"),
             named("other", "origin.example")
         );
         assert_ne!(name("/a?b"), name("/a"));
+    }
+
+    #[test]
+    fn a_request_to_a_gateway_has_the_scheme_of_its_connection() {
+        let target = Target::host_port("origin.example".to_owned(), 80);
+        let mut head = request(Method::GET, "/a");
+        head.scheme = None;
+        let named = |is_secure| ResourceName::of("", "up", &target, &head, is_secure);
+        assert_eq!(named(false), name("/a"));
+        assert_eq!(named(true).url(), "https://origin.example:80/a");
     }
 
     #[test]

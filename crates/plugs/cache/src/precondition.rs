@@ -87,6 +87,16 @@ pub(crate) fn confirms(answer: &Fields, stored: &Fields) -> bool {
     true
 }
 
+/// Whether an answer to HEAD describes this stored content, of this length (section 4.3.5).
+pub(crate) fn describes(answer: &Fields, stored: &Fields, length: Option<u64>) -> bool {
+    let is_same = |validator: &'static str| {
+        !answer.contains_key(validator) || joined(answer, validator) == joined(stored, validator)
+    };
+    let announced = joined(answer, "content-length");
+    let is_long = announced.is_empty() || announced.trim().parse().ok() == length;
+    is_long && is_same("etag") && is_same("last-modified")
+}
+
 /// The stored head with the fields of the 304 that confirmed it (sections 3.2 and 4.3.4).
 pub(crate) fn freshened(stored: &ResponseHead, answer: &Fields) -> ResponseHead {
     let mut newer = answer.clone();
@@ -169,6 +179,17 @@ mod tests {
         ));
         assert!(!confirms(&fields(&[("etag", "\"b\"")]), &stored));
         assert!(!confirms(&fields(&[("last-modified", LATE)]), &stored));
+    }
+
+    #[test]
+    fn section_4_3_5_a_head_describes_the_stored_content_if_all_that_it_says_fits() {
+        let stored = fields(&[("etag", "\"a\""), ("x-a", "1")]);
+        let fits = |lines: &[(&'static str, &str)]| describes(&fields(lines), &stored, Some(5));
+        assert!(fits(&[]) && fits(&[("etag", "\"a\""), ("content-length", "5")]));
+        assert!(fits(&[("x-a", "2")]));
+        assert!(!fits(&[("etag", "\"b\"")]));
+        assert!(!fits(&[("content-length", "6")]));
+        assert!(!fits(&[("last-modified", EARLY)]));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use hermes_lab::{
-    control, faults, forwarder, functions, hops, hostile, intermittent, ip, origin, overhead,
-    papers, plan, policy, push, rate_limit, socks, split, video,
+    cache, control, faults, forwarder, functions, hops, hostile, intermittent, ip, origin,
+    overhead, papers, plan, policy, push, rate_limit, socks, split, video,
 };
 
 /// Measures Hermes against other proxies on this machine.
@@ -46,6 +46,8 @@ enum Command {
     RateLimit(rate_limit::RateLimitArguments),
     /// RTP from ffmpeg over a link that loses packets: by itself, through tunnels that mend losses, and by SRT, in namespaces.
     Video(video::VideoArguments),
+    /// Caches beside each other: what RFC 9111 asks, case by case, and what a hit costs.
+    Cache(cache::CacheArguments),
     /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
     Hostile(hostile::HostileArguments),
     /// Run a program at one end of a link with faults: delay, jitter, loss, a rate, reordering, times when it is down.
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::RateLimit(arguments) => rate_limit::run(&arguments),
         Command::Video(arguments) => video::run(&arguments),
+        Command::Cache(arguments) => cache::run(&arguments),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),
         Command::Origin(arguments) => origin::serve(&arguments),

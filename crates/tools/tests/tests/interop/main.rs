@@ -4,6 +4,7 @@
 
 mod acme;
 mod activation;
+mod caches;
 mod company_proxy;
 mod cost;
 mod curl;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use hermes_tests::{Node, origins, program};
+use hermes_tests::{Node, curl, origins, program};
 use serde_json::Value;
 
 use super::{answer, ask_as, get, is_hit, node, status};
@@ -134,4 +134,22 @@ fn a_response_with_more_tags_than_a_purge_finds_is_not_stored() {
         let got = get(&node, &origin, "/a", &[]);
         assert!(status(&got).contains("too many tags"), "{got:?}");
     }
+}
+
+#[test]
+fn a_gateway_is_purged_by_the_urls_of_its_clients() {
+    let origin = origins::scripted(&answer("Cache-Control: max-age=60\r\n", "hello"));
+    let node = Node::start(
+        "gateway",
+        &format!(
+            "listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true }} }}\n\
+             routes: [ {{ terminate: \"{}\", through: [cache] }} ]\n",
+            origin.address()
+        ),
+    );
+    let url = format!("{}/a", node.url("web"));
+    let ask = || is_hit(&curl(&[&url]));
+    assert!(!ask() && ask());
+    assert_eq!(purged(&node, &[&url]), 1);
+    assert!(!ask());
 }
