@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
+use bytes::Bytes;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
@@ -68,6 +69,12 @@ pub trait HeldClient: Send + fmt::Debug {
     /// Whether its request was acted on already, so that it may only be taken up where it is kept, and never be sent again. Default: no.
     fn is_taken_up(&self) -> bool {
         false
+    }
+
+    /// Takes bytes of its tunnel that may reach the target with the packet that opens its connection (TCP Fast Open), so that they may come there
+    /// twice: where the client has asked for that, and they are there. Default: none.
+    fn first_bytes(&mut self) -> Option<Bytes> {
+        None
     }
 
     /// Resolves when the client is known to be gone. Default: never.

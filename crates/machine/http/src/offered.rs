@@ -195,6 +195,11 @@ impl Offered {
         matches!(self.responder.way(), Responder::Held(_))
     }
 
+    /// Takes bytes of its tunnel that may open the connection to the target: see [`HeldClient::first_bytes`].
+    pub fn first_bytes(&mut self) -> Option<Bytes> {
+        self.responder.first_bytes()
+    }
+
     /// Waits until the client is known to be gone, which may be never.
     pub async fn gone(&mut self) {
         self.responder.gone().await;

@@ -10,6 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use socket2::SockRef;
+use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
 
@@ -17,6 +18,7 @@ use crate::descriptors::{self, Shortage, claim, noted};
 use crate::dns::{DnsError, DnsErrorKind};
 use crate::listen::tune;
 use crate::local_end::{LocalEnd, Port, is_unusable};
+use crate::os;
 use crate::own_mark::marked;
 
 /// Pause between the starts of two attempts (RFC 8305 section 8: 250 ms is recommended).
@@ -137,7 +139,7 @@ async fn race(
     // The usual case: no list of attempts, and no timer.
     if let [only] = addresses {
         *last = Some(*only);
-        return attempt(*only, from).await;
+        return attempt(*only, from, from.is_fast).await;
     }
 
     let mut waiting = interleave(addresses).into_iter();
@@ -147,7 +149,8 @@ async fn race(
     loop {
         if let Some(next) = waiting.next() {
             *last = Some(next);
-            running.push(Box::pin(attempt(next, from)));
+            // Not with first bytes: two of them could hear the same.
+            running.push(Box::pin(attempt(next, from, false)));
         } else if running.is_empty() {
             let nothing = ConnectErrorKind::NoAddress;
             return Err(worst.unwrap_or(ConnectError::without_source(nothing, Remote::Nothing)));
@@ -180,8 +183,12 @@ async fn first_done(running: &mut Vec<Attempt<'_>>) -> Result<TcpStream, Connect
     .await
 }
 
-async fn attempt(address: SocketAddr, from: &LocalEnd) -> Result<TcpStream, ConnectError> {
-    match connected(address, from).await {
+async fn attempt(
+    address: SocketAddr,
+    from: &LocalEnd,
+    is_fast: bool,
+) -> Result<TcpStream, ConnectError> {
+    match connected(address, from, is_fast).await {
         Ok(tcp) => {
             tune(&tcp);
             Ok(tcp)
@@ -194,7 +201,7 @@ async fn attempt(address: SocketAddr, from: &LocalEnd) -> Result<TcpStream, Conn
     }
 }
 
-async fn connected(address: SocketAddr, from: &LocalEnd) -> io::Result<TcpStream> {
+async fn connected(address: SocketAddr, from: &LocalEnd, is_fast: bool) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
     } else {
@@ -203,7 +210,46 @@ async fn connected(address: SocketAddr, from: &LocalEnd) -> io::Result<TcpStream
     // Claimed and marked before it is connected: a SYN would leave by the wrong route otherwise.
     let socket = marked(claimed(socket)?)?;
     from.bind(SockRef::from(&socket), address, Port::WhenConnected)?;
+    if is_fast {
+        // A system without it takes a round trip longer.
+        let _ = os::wait_for_first_bytes(&socket);
+    }
     socket.connect(address).await
+}
+
+/// Sends the first bytes of a connection that may [open with them](LocalEnd::opening_fast), and waits until it is open; says how many were
+/// taken.
+///
+/// # Errors
+/// There is no connection.
+pub async fn open_with(tcp: &TcpStream, first: &[u8]) -> Result<usize, ConnectError> {
+    let opened = async {
+        tcp.writable().await?;
+        let taken = match tcp.try_write(first) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            taken => taken?,
+        };
+        tcp.async_io(Interest::WRITABLE, || {
+            if let Some(error) = tcp.take_error()? {
+                return Err(error);
+            }
+            match tcp.peer_addr() {
+                // The packet with them was not answered yet.
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                known => known.map(drop),
+            }
+        })
+        .await?;
+        Ok(taken)
+    };
+    let opened: io::Result<usize> = opened.await;
+    opened.map_err(|error| ConnectError {
+        kind: kind_of(&error),
+        address: Remote::Nothing,
+        source: Some(error),
+    })
 }
 
 /// As [`claim`]; it is counted with the error that the attempt comes to.

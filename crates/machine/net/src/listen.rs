@@ -34,6 +34,10 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// Time between two such probes.
 #[doc(alias = "bound")]
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Connections of one socket that were opened with bytes and are not confirmed yet; beyond them it goes as ever.
+#[doc(alias = "bound")]
+const FAST_OPEN_WAITING: i32 = 256;
+
 /// Whether a connection begins with these options of its listener's socket: that spares four system calls for each.
 const INHERITED: bool = cfg!(target_os = "linux");
 
@@ -263,6 +267,20 @@ impl Acceptor {
                 listener.set_nonblocking(true)?;
                 UnixListener::from_std(listener).map(Self::Unix)
             }
+        }
+    }
+
+    /// Takes the first bytes of clients with the packet that opens their connection (TCP Fast Open, RFC 7413), or does so no longer. A client
+    /// shows a cookie for it; but the packet may come twice, and its bytes with it.
+    ///
+    /// # Errors
+    /// It is no socket of TCP, or the system has no such option.
+    pub fn take_fast_open(&self, takes: bool) -> io::Result<()> {
+        match self {
+            Self::Tcp { listener, .. } => {
+                os::take_fast_open(listener, if takes { FAST_OPEN_WAITING } else { 0 })
+            }
+            Self::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

@@ -17,6 +17,8 @@ pub struct LocalEnd {
     ipv6: Option<Ipv6Addr>,
     interface: Option<Arc<str>>,
     client: ClientEnd,
+    /// Connections open with their first bytes, where the system can (RFC 7413).
+    pub(crate) is_fast: bool,
 }
 
 /// Whether the client of an exchange is seen at the far end.
@@ -62,6 +64,7 @@ impl LocalEnd {
         ipv6: None,
         interface: None,
         client: ClientEnd::Hidden,
+        is_fast: false,
     };
 
     /// These addresses, of which the last of each family counts, and this interface.
@@ -87,6 +90,13 @@ impl LocalEnd {
             false => ClientEnd::Hidden,
         };
         Self { client, ..self }
+    }
+
+    /// The same, where a connection may open with its first bytes (TCP Fast Open): once one to a peer has been, the next is there at once, and
+    /// fails with what is written or read, if it does. For a peer that waits for bytes.
+    #[must_use]
+    pub fn opening_fast(self, is_fast: bool) -> Self {
+        Self { is_fast, ..self }
     }
 
     /// For an exchange of this client.

@@ -440,7 +440,7 @@ async fn race(
 ) -> Result<Stream, ConnectFailure> {
     let connecting = connect::tcp_from(addresses, remaining(until), from);
     let tcp = in_time(until, endpoint, connecting).await?;
-    // Which of several addresses has answered, the kernel has to be asked.
+    // Which of several addresses has answered, the kernel has to be asked; of one that opens with its first bytes it knows no peer yet.
     Ok(match addresses {
         [only] => Stream::tcp(tcp, *only),
         _ => Stream::from(tcp),

@@ -15,6 +15,7 @@ use crate::connect::{self, Attempt};
 use crate::endpoint::{Active, Endpoint};
 use crate::endpoint_attempts::EndpointAttempts;
 use crate::failure::{ConnectFailure, FailureKind};
+use crate::first_bytes::FirstBytes;
 use crate::origin::{Asking, place};
 use crate::reached::Bounds;
 use crate::ring::Affinity;
@@ -60,6 +61,8 @@ pub enum Dial<'a> {
         port: u16,
         /// The asking user, and the addresses that may be dialled.
         asking: Asking<'a>,
+        /// Bytes that may open the connection.
+        first: Option<&'a FirstBytes>,
     },
 }
 
@@ -187,12 +190,23 @@ impl Client {
                     active,
                 })
             }
-            Dial::Target { host, port, asking } => {
+            Dial::Target {
+                host,
+                port,
+                asking,
+                first,
+            } => {
                 let endpoint = place(host, port);
                 // Around DNS and connecting alike: the time-out is that of the whole attempt.
                 let from = self.worker.directory.target_local_end();
                 let from = from.for_client(whose.client());
-                let dialling = self.worker.dial_target(host, port, asking, until, &from);
+                let target = TargetDial {
+                    host,
+                    port,
+                    first,
+                    until,
+                };
+                let dialling = self.worker.dial_target(target, asking, from);
                 let dialled = timeout_at(until, dialling).await;
                 dialled.unwrap_or_else(|_| Err(ConnectFailure::timeout(endpoint)))
             }
@@ -247,7 +261,9 @@ impl Client {
                     active: opened.active,
                 })
             }
-            Dial::Target { host, port, asking } => {
+            Dial::Target {
+                host, port, asking, ..
+            } => {
                 let endpoint = place(host, port);
                 let Ok(allowed) = timeout_at(until, self.worker.allowed(host, port, asking)).await
                 else {
@@ -287,18 +303,34 @@ fn wanted<'a>(
     })
 }
 
+/// A target that is dialled.
+struct TargetDial<'a> {
+    host: &'a str,
+    port: u16,
+    first: Option<&'a FirstBytes>,
+    until: Instant,
+}
+
 impl Worker {
     async fn dial_target(
         &self,
-        host: &str,
-        port: u16,
+        target: TargetDial<'_>,
         asking: Asking<'_>,
-        until: Instant,
-        from: &LocalEnd,
+        from: LocalEnd,
     ) -> Result<Dialled, ConnectFailure> {
+        let TargetDial {
+            host, port, until, ..
+        } = target;
         let endpoint = place(host, port);
         let addresses = self.allowed(host, port, asking).await?;
-        let stream = self.race(&addresses, from, until, &endpoint).await?;
+        // Of several addresses two could hear the same bytes.
+        let first = target.first.filter(|_| addresses.len() == 1);
+        let from = from.opening_fast(first.is_some());
+        let mut stream = self.race(&addresses, &from, until, &endpoint).await?;
+        if let Some(first) = first {
+            // Boxed: most tunnels open without.
+            Box::pin(first.open(&mut stream, &endpoint)).await?;
+        }
         let address = stream.info().peer.socket();
 
         Ok(Dialled {

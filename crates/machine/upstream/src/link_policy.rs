@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_config::model::{self, CongestionControl};
+use hermes_config::model::{self, CongestionControl, SocksChoice};
 use hermes_http::h2::Keepalive;
 use hermes_net::LocalEnd;
 
@@ -37,7 +37,8 @@ impl LinkPolicy {
         Self {
             warm: usize::from(config.warm),
             keepalive,
-            from: local_end(&config.local_address, config.interface.as_deref()),
+            from: local_end(&config.local_address, config.interface.as_deref())
+                .opening_fast(config.socks.is_some_and(SocksChoice::opens_fast)),
             congestion: config.congestion,
         }
     }

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use hermes_admit::entrance::Entrance;
 use hermes_net::host_capture::CaptureInForce;
-use hermes_net::{Acceptor, Listener, Stream, Watch};
+use hermes_net::{Acceptor, Listener, Stream, Watch, os};
 
 use super::held::{Held, admit};
 use super::held_syns::HeldSyns;
@@ -38,7 +38,9 @@ pub(super) async fn serve_captured(
 ) -> io::Result<()> {
     let acceptor = Acceptor::new(listener)?;
     let open = Arc::new(());
+    let mut is_fast = false;
     loop {
+        take_fast_open(&acceptor, &entrance, &mut is_fast);
         let stream = tokio::select! {
             stream = acceptor.accept() => Some(stream),
             () = watch.graceful() => waiting(&acceptor).await,
@@ -109,6 +111,20 @@ fn serve_known(entrance: Entrance, stream: Stream, watch: &Watch, held: Held) {
         watch.spawn(tcp::connection(entrance, stream, own, held));
     } else {
         watch.spawn(http::connection(Client::new(entrance, stream, own, held)));
+    }
+}
+
+/// Has the socket open connections as the listener says, if that has changed since it was `is_fast`: from the next connection on.
+fn take_fast_open(acceptor: &Acceptor, entrance: &Entrance, is_fast: &mut bool) {
+    let takes = entrance.rules.config.takes_fast_open();
+    if takes == std::mem::replace(is_fast, takes) {
+        return;
+    }
+    let listener = &entrance.rules.name;
+    if let Err(error) = acceptor.take_fast_open(takes) {
+        tracing::warn!(%listener, %error, "`fast_open` has no effect: the system cannot do it");
+    } else if takes && os::serves_fast_open() == Some(false) {
+        tracing::warn!(%listener, "`fast_open` has no effect: allow it by `sysctl net.ipv4.tcp_fastopen=3`");
     }
 }
 

@@ -127,6 +127,14 @@ impl Arrival {
         }
     }
 
+    /// Takes bytes of its tunnel that may open the connection to the target: see [`HeldClient::first_bytes`](hermes_http::HeldClient::first_bytes).
+    pub fn first_bytes(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Offered(offered) => offered.first_bytes(),
+            Self::Packets(_) => None,
+        }
+    }
+
     /// Waits until the client is known to be gone, which may be never. A session of datagrams is when others need its room.
     pub async fn gone(&mut self) {
         match self {

@@ -36,7 +36,12 @@ pub(crate) fn waiting(target: SocksTarget, stream: Stream, version: SocksVersion
     head.fields
         .insert(tcp_bind::HERMES_LISTEN, tcp_bind::asked());
     let source = stream.info().clone();
-    let client = SocksClient { stream, version };
+    // 8.1.5: the option of a BIND is about connections that come, which open as ever.
+    let client = SocksClient {
+        stream,
+        version,
+        fast_open: None,
+    };
     Offered::held(head, source, Incoming::Empty, Box::new(BindClient(client)))
 }
 
@@ -49,6 +54,7 @@ impl HeldClient for BindClient {
         let SocksClient {
             mut stream,
             version,
+            ..
         } = self.0;
         Box::pin(async move {
             let Some(bound) = tcp_bind::answered(&fields) else {

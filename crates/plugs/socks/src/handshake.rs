@@ -46,6 +46,8 @@ pub(crate) enum HandshakeError {
 pub(crate) struct StackOptions {
     /// Whether it wants to hear of errors about its datagrams.
     pub udp_errors: Option<bool>,
+    /// TCP Fast Open towards the target, with at most so many bytes; 0 says any number.
+    pub fast_open: Option<u16>,
 }
 
 /// The end of a handshake.

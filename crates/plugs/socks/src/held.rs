@@ -4,7 +4,7 @@ use std::future::{Future, pending};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,6 +36,8 @@ const EARLY_BYTES: usize = 16 * 1024;
 pub(crate) struct SocksClient {
     pub stream: Stream,
     pub version: SocksVersion,
+    /// Bytes that may open the connection to the target, at most, where the client asks for that; 0 says any number.
+    pub fast_open: Option<u16>,
 }
 
 impl SocksClient {
@@ -53,6 +55,7 @@ impl HeldClient for SocksClient {
         let Self {
             mut stream,
             version,
+            ..
         } = *self;
         // The address that the target sees is that of another node as a rule. Programs need to know one where they have the target connect to it.
         let bound = tcp_bind::local(&fields).unwrap_or(unknown());
@@ -78,6 +81,20 @@ impl HeldClient for SocksClient {
         _: Option<u64>,
     ) -> Replying<Outgoing> {
         self.reply(reply_to(&reason))
+    }
+
+    fn first_bytes(&mut self) -> Option<Bytes> {
+        let most = match self.fast_open? {
+            0 => EARLY_BYTES,
+            most => usize::from(most).min(EARLY_BYTES),
+        };
+        let mut room = [0; EARLY_BYTES];
+        let mut read = ReadBuf::new(&mut room[..most]);
+        // Those that are there: the connection is not opened without any, as a target that speaks first would wait for them.
+        let polled =
+            pin!(&mut self.stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut read);
+        let is_some = matches!(polled, Poll::Ready(Ok(()))) && !read.filled().is_empty();
+        is_some.then(|| Bytes::copy_from_slice(read.filled()))
     }
 
     fn gone(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

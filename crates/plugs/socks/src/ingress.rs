@@ -79,15 +79,18 @@ async fn serve(wish: Wish, six: Option<&Socks6>) {
         }
         SocksCommand::Connect(SocksTarget { host, port }) => {
             let target = HostPort { host, port };
-            gate.hand_in(connection(&target, stream, request.version))
-                .await;
+            let client = SocksClient {
+                stream,
+                version: request.version,
+                fast_open: stack.fast_open,
+            };
+            gate.hand_in(connection(&target, client)).await;
         }
     }
 }
 
 /// A connection for a target, which is answered when that is.
-fn connection(target: &HostPort, stream: Stream, version: SocksVersion) -> Box<Offered> {
-    let source = stream.info().clone();
-    let client = Box::new(SocksClient { stream, version });
-    Offered::held(connect(target), source, Incoming::Empty, client)
+fn connection(target: &HostPort, client: SocksClient) -> Box<Offered> {
+    let source = client.stream.info().clone();
+    Offered::held(connect(target), source, Incoming::Empty, Box::new(client))
 }

@@ -24,6 +24,8 @@ mod demo;
 mod denied_flows;
 #[path = "namespaces/echoes.rs"]
 mod echoes;
+#[path = "namespaces/fast_open.rs"]
+mod fast_open;
 #[path = "namespaces/faults/mod.rs"]
 mod faults;
 #[path = "namespaces/firewall.rs"]

@@ -129,6 +129,10 @@ pub struct SocksListener {
     /// Take SOCKS6 too, whose draft has expired: it may change, or go. Default: false.
     #[serde(default)]
     pub experimental: bool,
+    /// Take the first bytes of clients with the packet that opens their connection (TCP Fast Open, RFC 7413), as they may come twice with it. The
+    /// system has to allow it: `net.ipv4.tcp_fastopen=3`. Default: false.
+    #[serde(default)]
+    pub fast_open: bool,
     /// PROXY headers before its connections.
     #[serde(flatten)]
     pub introduction: ProxyHeaders,
@@ -402,6 +406,11 @@ impl Listener {
             ListenerKind::Socks(_) => Some(&SOCKS_INGRESS),
             _ => self.purpose()?.ingress.as_ref(),
         }
+    }
+
+    /// Whether clients may open connections with their first bytes.
+    pub fn takes_fast_open(&self) -> bool {
+        matches!(&self.kind, ListenerKind::Socks(socks) if socks.fast_open)
     }
 
     /// How its clients are authenticated; of other kinds than `http` and `socks`, no client is.

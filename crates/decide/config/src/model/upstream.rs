@@ -215,10 +215,26 @@ pub enum SocksChoice {
         /// SOCKS6 is a draft that has expired: it may change, or go.
         #[serde(default)]
         experimental: bool,
+        /// Open connections to the proxy with the request, if that is at one address (TCP Fast Open, RFC 7413): it may come twice, and the
+        /// connection of its target then, too. Default: false.
+        #[serde(default)]
+        fast_open: bool,
     },
 }
 
 impl SocksChoice {
+    /// Whether connections open with their first bytes.
+    #[must_use]
+    pub const fn opens_fast(self) -> bool {
+        matches!(
+            self,
+            Self::Details {
+                fast_open: true,
+                ..
+            }
+        )
+    }
+
     /// The version.
     #[must_use]
     pub const fn version(self) -> SocksVersion {

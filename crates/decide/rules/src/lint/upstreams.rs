@@ -327,6 +327,11 @@ fn experimental(document: &Document, report: &mut Report) {
                 "SOCKS6 is a draft that has expired: it may change, or go",
                 "write `{ version: 6, experimental: true }`, or 5",
             ),
+            (SocksVersion::V5, _) if socks.opens_fast() => report.add(
+                format!("{path}.socks.fast_open"),
+                "the first message of SOCKS5 says nothing that a round trip could be saved with",
+                "write `{ version: 6, experimental: true, fast_open: true }`, or `socks: 5`",
+            ),
             (SocksVersion::V5, true) => report.add(
                 format!("{path}.socks.experimental"),
                 "nothing here is experimental",

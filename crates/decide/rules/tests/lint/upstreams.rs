@@ -183,3 +183,34 @@ fn a_proxy_of_socks_that_would_have_to_speak_http() {
         ],
     );
 }
+
+#[test]
+fn a_version_of_socks_that_does_not_fit_its_details() {
+    let finds_with = |socks: Value, expected: &[&str]| {
+        let document = json!({
+            "routes": [{ "to": "office" }],
+            "upstreams": { "office": { "endpoints": ["a:1080"], "socks": socks } },
+        });
+        finds(document, expected);
+    };
+    finds_with(
+        json!({ "version": 6, "experimental": true, "fast_open": true }),
+        &[],
+    );
+    finds_with(
+        json!({ "version": 6, "fast_open": true }),
+        &[
+            "upstreams.office.socks: SOCKS6 is a draft that has expired: it may change, or go; write `{ version: 6, experimental: true }`, or 5",
+        ],
+    );
+    finds_with(
+        json!({ "version": 5, "experimental": true }),
+        &["upstreams.office.socks.experimental: nothing here is experimental; write `socks: 5`"],
+    );
+    finds_with(
+        json!({ "version": 5, "fast_open": true }),
+        &[
+            "upstreams.office.socks.fast_open: the first message of SOCKS5 says nothing that a round trip could be saved with; write `{ version: 6, experimental: true, fast_open: true }`, or `socks: 5`",
+        ],
+    );
+}

@@ -75,6 +75,15 @@ impl Responder {
         }
     }
 
+    /// Bytes of a held client that may open the connection to its target.
+    pub(crate) fn first_bytes(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Adding(adding) => adding.responder.first_bytes(),
+            Self::Held(held) => held.first_bytes(),
+            Self::H1(_) | Self::H2(_) | Self::H3(_) | Self::Connection(_) => None,
+        }
+    }
+
     /// Answers with `head` and `content`; without the content where the method or the status forbids it (RFC 9110, 6.4.1).
     ///
     /// # Errors

@@ -26,6 +26,7 @@ mod capture_routes;
 mod capture_rules;
 mod cgroup_mark;
 mod echo_errors;
+mod fast_open;
 mod kernel_tls;
 mod link;
 mod link_changes;
@@ -51,6 +52,7 @@ pub use arrivals::{note_arrivals, receive_timed};
 pub use capture_routes::lead_captured_here;
 pub use capture_rules::captures;
 pub use echo_errors::take_echo_error;
+pub use fast_open::{serves_fast_open, take_fast_open, wait_for_first_bytes};
 pub use kernel_tls::{attach_tls, give_tls_keys, send_close_notify, take_tls_control};
 pub use link_changes::LinkChanges;
 pub use local_meeting::{

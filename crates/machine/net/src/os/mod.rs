@@ -39,9 +39,9 @@ pub use system::{
     note_destinations, open_tun, original_destination, passed_kind, path_mtu, peer_uid,
     prepare_datagrams, process_stats, raise_open_files, receive_destined, receive_merged,
     receive_timed, remove_exception, report_errors, round_trip, send_close_notify, send_cut,
-    set_congestion, set_socket_congestion, socket_mark, socket_number, take_echo_error,
-    take_foreign_addresses, take_queued_error, take_tls_control, tun_cuts_udp, use_small_pages,
-    watch_process,
+    serves_fast_open, set_congestion, set_socket_congestion, socket_mark, socket_number,
+    take_echo_error, take_fast_open, take_foreign_addresses, take_queued_error, take_tls_control,
+    tun_cuts_udp, use_small_pages, wait_for_first_bytes, watch_process,
 };
 
 /// One instruction of the classic packet filter (BPF): code, jumps if true and if false, and a constant.

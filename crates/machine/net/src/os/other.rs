@@ -32,6 +32,28 @@ pub fn set_congestion(_tcp: &TcpStream, _name: &str) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn take_fast_open(_listener: &impl std::os::fd::AsFd, _waiting: i32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Unknown here.
+#[must_use]
+pub fn serves_fast_open() -> Option<bool> {
+    None
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
+pub fn wait_for_first_bytes(_socket: &impl std::os::fd::AsFd) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Unknown here.
 #[must_use]
 pub fn round_trip(_tcp: &TcpStream) -> Option<std::time::Duration> {

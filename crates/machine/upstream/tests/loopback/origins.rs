@@ -115,6 +115,7 @@ async fn tunnels_end_at_allowed_targets_only() {
         host: "127.0.0.1",
         port,
         asking: asking(&anything),
+        first: None,
     };
     let (dialled, accepted) = tokio::join!(
         near.client.dial_tcp(dial, Header::Unknown, &timeouts),
@@ -129,6 +130,7 @@ async fn tunnels_end_at_allowed_targets_only() {
         host: "127.0.0.1",
         port,
         asking: asking(&no_loopback),
+        first: None,
     };
     assert_eq!(
         near.client
@@ -175,6 +177,7 @@ async fn localhost_has_an_address_for_udp() {
         host: "localhost",
         port: 5004,
         asking: asking(&anything),
+        first: None,
     };
     let UdpDialled { path, endpoint, .. } = near
         .client

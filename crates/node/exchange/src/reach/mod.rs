@@ -423,6 +423,7 @@ fn place<'a>(
                 host,
                 port: *port,
                 asking: asking(tries.routed, allow),
+                first: tries.first_bytes(),
             })
         }
     }

@@ -1,7 +1,8 @@
 //! The end of the overlay: a tunnel becomes a TCP connection, a UDP socket, or the far end of a plug.
 
+use bytes::Bytes;
 use hermes_admit::next::Next;
-use hermes_admit::reevaluate::{Opened, enter};
+use hermes_admit::reevaluate::{Opened, TunnelGuard, enter};
 use hermes_admit::routed::Routed;
 use hermes_http::{Duplex, Kind};
 use hermes_plug::arrival::{Arrival, End};
@@ -10,6 +11,7 @@ use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
 use hermes_proto::resumable::Request;
 use hermes_proto::{datagram_floor, datagram_limit};
+use hermes_upstream::FirstBytes;
 use http::HeaderValue;
 
 use super::bridges::{self, Bridges};
@@ -53,8 +55,12 @@ pub(crate) async fn bytes(
         return Box::pin(far::resume(routed, arrival, next, ticket)).await;
     }
 
-    let (target, session) = match dial(routed, &mut arrival, next, asked.is_some()).await {
-        Ok(dialled) => dialled,
+    let asks = FarAsks {
+        resumable: asked.is_some(),
+        is_unaltered: bridges.is_none(),
+    };
+    let reached = match dial(routed, &mut arrival, next, asks).await {
+        Ok(reached) => reached,
         Err(refusal) => {
             return Err(Failed::untouched(arrival, refusal));
         }
@@ -63,29 +69,16 @@ pub(crate) async fn bytes(
     routed
         .exchange
         .status(arrival.head().opening_status().as_u16());
-    let opened = Opened::new(routed, arrival.head(), next, target.address);
+    let opened = Opened::new(routed, arrival.head(), next, reached.end.address);
     // Entered before the client hears of it: rules that change from here on reach the tunnel.
     let guard = enter(routed, opened, false);
     let kind = arrival.kind();
-    let mut fields = opening_fields(routed, kind, bridges.as_deref(), session.as_deref());
-    listening::tell_local(routed, target.address, &mut fields);
+    let fields = opening_fields(routed, kind, bridges.as_deref(), &reached);
 
     Ok(match arrival.accept(fields).await {
         Ok(End::Stream(incoming, outgoing)) => {
             let client = form::bytes(kind, Kind::Connect, Duplex { incoming, outgoing });
-            if let Some(session) = session {
-                return Ok(session.tunnel(routed, target, client, guard));
-            }
-            bridges::tunnel(
-                ByteTunnel {
-                    client,
-                    target: target.streams,
-                    guard,
-                    _active: target.active,
-                    learner: None,
-                },
-                bridges,
-            )
+            reached.tunnel(routed, client, guard, bridges)
         }
         Ok(End::Packets(_)) => Carried::Over(
             "proxy_internal_error: datagrams cannot enter a TCP connection".to_owned(),
@@ -99,16 +92,61 @@ fn opening_fields(
     routed: &Routed,
     kind: Kind,
     bridges: Option<&Bridges>,
-    session: Option<&NewSession>,
+    reached: &TargetEnd,
 ) -> Fields {
     let mut fields = form::opening_fields(routed, kind);
+    listening::tell_local(routed, reached.end.address, &mut fields);
     if let Some(bridges) = bridges {
         bridges.confirm(&mut fields);
     }
-    if let Some(session) = session {
+    if let Some(session) = &reached.session {
         session.tell(&mut fields);
     }
     fields
+}
+
+/// The properties of a tunnel that its target's end depends on.
+struct FarAsks {
+    /// It asks for a session.
+    resumable: bool,
+    /// No function sees or changes its bytes.
+    is_unaltered: bool,
+}
+
+/// A target that a tunnel of bytes has reached.
+struct TargetEnd {
+    end: ByteEnd,
+    session: Option<Box<NewSession>>,
+    /// Bytes of the client that were to open the connection and did not leave.
+    unsent: Option<Bytes>,
+}
+
+impl TargetEnd {
+    /// The tunnel between it and the client.
+    fn tunnel(
+        self,
+        routed: &Routed,
+        mut client: Duplex,
+        guard: TunnelGuard,
+        bridges: Option<Box<Bridges>>,
+    ) -> Carried {
+        if let Some(unsent) = self.unsent {
+            client.incoming.unread(unsent);
+        }
+        if let Some(session) = self.session {
+            return session.tunnel(routed, self.end, client, guard);
+        }
+        bridges::tunnel(
+            ByteTunnel {
+                client,
+                target: self.end.streams,
+                guard,
+                _active: self.end.active,
+                learner: None,
+            },
+            bridges,
+        )
+    }
 }
 
 /// Connects to the target, with a session for the tunnel if one is asked for and there is room for it.
@@ -116,25 +154,35 @@ async fn dial(
     routed: &Routed,
     arrival: &mut Arrival,
     next: &Next,
-    resumable: bool,
-) -> Result<(ByteEnd, Option<Box<NewSession>>), Refusal> {
+    asks: FarAsks,
+) -> Result<TargetEnd, Refusal> {
     let departing = depart(routed, arrival.head().clone(), next);
-    let tries = Tries::new(routed, next, arrival.head());
+    // Bytes that a function has to see first cannot open the connection.
+    let first = (asks.is_unaltered && !asks.resumable).then(|| arrival.first_bytes());
+    let first = first.flatten().map(FirstBytes::new);
+    let tries = Tries::new(routed, next, arrival.head()).opening_with(first.as_ref());
     let (departing, target) = departing?;
 
     let termination = Termination::of(routed, next);
     let opening = termination.bytes(&tries, &target, || {
         plug_request::tunnel(routed, departing, &target)
     });
-    let dialled = if termination.is_plug() || arrival.is_held() {
+    let end = if termination.is_plug() || arrival.is_held() {
         // Boxed, here and below: most tunnels end at sockets, and most clients are of HTTP.
         Box::pin(arrival.unless_gone(opening, BEFORE)).await?
     } else {
         opening.await?
     };
 
-    let session = resumable.then(|| NewSession::grant(routed, next, target.to_string()));
-    Ok((dialled, session.flatten().map(Box::new)))
+    let session = asks
+        .resumable
+        .then(|| NewSession::grant(routed, next, target.to_string()));
+    let unsent = first.map(|first| first.rest());
+    Ok(TargetEnd {
+        end,
+        session: session.flatten().map(Box::new),
+        unsent: unsent.filter(|unsent| !unsent.is_empty()),
+    })
 }
 
 /// Opens the UDP socket that a CONNECT-UDP asks for (RFC 9298, 3.1), or has a plug open a far end; that may be for IP packets, too. The

@@ -77,6 +77,14 @@ async fn is_reset(address: [u8; 4], to: SocketAddr) -> bool {
         .is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
 }
 
+/// The peer connects to the client's port, and the client hears who has come.
+async fn comes(client: &mut TcpStream, at: SocketAddr) -> TcpStream {
+    let peer = TcpStream::connect(at).await.unwrap();
+    let second = bytes(client, 10).await;
+    assert_eq!(second, granted(peer.local_addr().unwrap()));
+    peer
+}
+
 /// Bytes pass in both directions, and ends.
 async fn is_tunnel(mut client: TcpStream, mut peer: TcpStream) {
     peer.write_all(b"220 ready").await.unwrap();
@@ -96,9 +104,7 @@ async fn a_client_hears_where_it_listens_and_then_who_has_come() {
     let node = Node::start("socks-bind", &waiting(OPEN, &ports, ""));
     let (mut client, at) = waits(&node, &request(BIND, &address(peer()))).await;
     assert!(ports.contains(&at.port()), "{at} in {ports:?}");
-    let peer = TcpStream::connect(at).await.unwrap();
-    let second = bytes(&mut client, 10).await;
-    assert_eq!(second, granted(peer.local_addr().unwrap()));
+    let peer = comes(&mut client, at).await;
     assert!(
         TcpStream::connect(at).await.is_err(),
         "the port is for one connection"
@@ -153,9 +159,7 @@ async fn the_port_is_that_of_the_last_of_two_nodes() {
     for _ in 0..2 {
         let (mut client, at) = waits(&node, &request(BIND, &address(peer()))).await;
         assert!(ports.contains(&at.port()), "{at} in {ports:?}");
-        let peer = TcpStream::connect(at).await.unwrap();
-        let second = bytes(&mut client, 10).await;
-        assert_eq!(second, granted(peer.local_addr().unwrap()));
+        let peer = comes(&mut client, at).await;
         is_tunnel(client, peer).await;
     }
     node.end().await;
@@ -240,9 +244,7 @@ async fn anyone_may_come_where_the_route_says_so_within_egress() {
     let any = request(BIND, &address(([0, 0, 0, 0], 0).into()));
     let (mut client, at) = waits(&node, &any).await;
     assert!(is_reset([127, 0, 0, 7], at).await);
-    let peer = TcpStream::connect(at).await.unwrap();
-    let second = bytes(&mut client, 10).await;
-    assert_eq!(second, granted(peer.local_addr().unwrap()));
+    let peer = comes(&mut client, at).await;
     is_tunnel(client, peer).await;
     node.end().await;
 }
@@ -255,9 +257,7 @@ async fn strangers_are_reset_and_the_expected_peer_still_comes() {
     for _ in 0..50 {
         assert!(is_reset([127, 0, 0, 9], at).await);
     }
-    let peer = TcpStream::connect(at).await.unwrap();
-    let second = bytes(&mut client, 10).await;
-    assert_eq!(second, granted(peer.local_addr().unwrap()));
+    let peer = comes(&mut client, at).await;
     is_tunnel(client, peer).await;
     node.end().await;
 }
@@ -314,9 +314,7 @@ async fn one_user_has_so_many_ports_and_others_have_theirs() {
     let (_, answer) = node.answer(&of("alice"), 14).await;
     assert_eq!(answer[4..6], [5, 1], "a fourth one is refused");
     let (mut client, answer) = node.answer(&of("bob"), 14).await;
-    let peer = TcpStream::connect(told(&answer[4..])).await.unwrap();
-    let second = bytes(&mut client, 10).await;
-    assert_eq!(second, granted(peer.local_addr().unwrap()));
+    let peer = comes(&mut client, told(&answer[4..])).await;
     is_tunnel(client, peer).await;
     node.end().await;
 }
@@ -328,9 +326,7 @@ async fn ports_are_closed_and_tunnels_end_when_the_route_waits_for_no_one_any_mo
     let asked = request(BIND, &address(peer()));
     let (mut waiting, at) = waits(&node, &asked).await;
     let (mut client, other) = waits(&node, &asked).await;
-    let mut peer = TcpStream::connect(other).await.unwrap();
-    let second = bytes(&mut client, 10).await;
-    assert_eq!(second, granted(peer.local_addr().unwrap()));
+    let mut peer = comes(&mut client, other).await;
 
     node.apply(OPEN);
     assert_eq!(bytes(&mut waiting, 100).await, b"", "it is broken off");

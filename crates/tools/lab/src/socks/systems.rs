@@ -74,6 +74,8 @@ pub(super) struct SocksPlace<'a> {
     pub namespace: Option<&'a Namespace>,
     pub address: SocketAddr,
     pub folder: &'a Path,
+    /// Connections open with their first bytes.
+    pub is_fast: bool,
 }
 
 /// A system that is ready.
@@ -98,6 +100,7 @@ impl RunningSocks {
             namespace: None,
             address: ports::free()?,
             folder,
+            is_fast: false,
         };
         let mut running = Self::launch(system, programs, &place)?;
         running.wait(|| TcpStream::connect(place.address).is_ok())?;
@@ -117,6 +120,7 @@ impl RunningSocks {
             namespace,
             address,
             folder,
+            is_fast,
         } = place;
         let ip = address.ip();
         let port = address.port();
@@ -130,7 +134,7 @@ impl RunningSocks {
         let process = match system {
             SocksSystem::Direct => None,
             SocksSystem::Hermes | SocksSystem::Hermes6 => {
-                written(hermes(*address))?;
+                written(hermes(*address, *is_fast))?;
                 start(&programs.hermes, &["run", &path])?
             }
             SocksSystem::Dante => {
@@ -150,6 +154,7 @@ impl RunningSocks {
         };
         let way = match system {
             SocksSystem::Direct => SocksWay::Direct,
+            SocksSystem::Hermes6 if *is_fast => SocksWay::Socks6Fast(*address),
             SocksSystem::Hermes6 => SocksWay::Socks6(*address),
             _ => SocksWay::Socks5(*address),
         };
@@ -180,10 +185,10 @@ impl RunningSocks {
     }
 }
 
-fn hermes(address: SocketAddr) -> String {
+fn hermes(address: SocketAddr, is_fast: bool) -> String {
     format!(
         "version: 1\nadmin: {{ socket: hermes.sock }}\nlog: {{ level: warn, access: off }}\n\
-         listeners: {{ s: {{ socks: \"{address}\", experimental: true, public: true, limits: {{ per_source: 100000 }} }} }}\n\
+         listeners: {{ s: {{ socks: \"{address}\", experimental: true, fast_open: {is_fast}, public: true, limits: {{ per_source: 100000 }} }} }}\n\
          egress: {{ allow: [0.0.0.0/0, 127.0.0.0/8, 10.0.0.0/8] }}\nroutes: [{{ terminate: true }}]\n"
     )
 }

@@ -19,6 +19,9 @@ use crate::topology::Topology;
 pub(super) const TRIPS: &str = "round trips to the first byte";
 pub(super) const TO_PROXY: &str = "client to proxy";
 pub(super) const TO_SERVER: &str = "proxy to server";
+/// The same with TCP Fast Open.
+pub(super) const TO_PROXY_FAST: &str = "client to proxy, Fast Open";
+pub(super) const TO_SERVER_FAST: &str = "proxy to server, Fast Open";
 
 /// What a packet takes in each direction of the long link.
 const DELAY: Duration = Duration::from_millis(50);
@@ -39,12 +42,24 @@ pub(super) fn count(
     folder: &Path,
     sheet: &mut Sheet,
 ) -> Result<()> {
+    let near = [DELAY, Duration::ZERO];
+    let far = [Duration::ZERO, DELAY];
     for system in systems {
-        for (figure, delays) in [
-            (TO_PROXY, [DELAY, Duration::ZERO]),
-            (TO_SERVER, [Duration::ZERO, DELAY]),
-        ] {
-            match trip(*system, programs, folder, delays) {
+        let is_six = *system == SocksSystem::Hermes6;
+        let cases = [
+            (TO_PROXY, near, false),
+            (TO_SERVER, far, false),
+            (TO_PROXY_FAST, near, true),
+            (TO_SERVER_FAST, far, true),
+        ];
+        let cases = cases.iter().filter(|(.., is_fast)| is_six || !is_fast);
+        for &(figure, delays, is_fast) in cases {
+            let trip = Trip {
+                system: *system,
+                delays,
+                is_fast,
+            };
+            match trip.take(programs, folder) {
                 Ok(took) => {
                     let trips = took.as_secs_f64() / (2.0 * DELAY.as_secs_f64());
                     let figure = Figure::less(figure, "round trips");
@@ -60,61 +75,75 @@ pub(super) fn count(
     Ok(())
 }
 
-/// The time of one exchange over links of these delays.
-fn trip(
+/// One exchange over links of these delays.
+struct Trip {
     system: SocksSystem,
-    programs: &SocksPrograms,
-    folder: &Path,
     delays: [Duration; 2],
-) -> Result<Duration> {
-    let mut topology = Topology::new();
-    for name in ["client", "proxy", "server"] {
-        topology.add(name)?;
+    /// Connections open with their first bytes: the kernels and the proxy allow it.
+    is_fast: bool,
+}
+
+impl Trip {
+    /// The time that it takes.
+    fn take(&self, programs: &SocksPrograms, folder: &Path) -> Result<Duration> {
+        let mut topology = Topology::new();
+        for name in ["client", "proxy", "server"] {
+            topology.add(name)?;
+        }
+        let _links = [
+            link(
+                &topology,
+                ["client", "proxy"],
+                [CLIENT, PROXY_NEAR],
+                self.delays[0],
+            )?,
+            link(
+                &topology,
+                ["proxy", "server"],
+                [PROXY_FAR, SERVER],
+                self.delays[1],
+            )?,
+        ];
+        // Without a proxy, the one in the middle passes packets on.
+        topology.route("client", "10.77.2.0/24", PROXY_NEAR)?;
+        topology.route("server", "10.77.1.0/24", PROXY_FAR)?;
+
+        if self.is_fast {
+            // The server listens without the option, which this value supposes of all listeners.
+            for (name, value) in [("client", "1"), ("proxy", "3"), ("server", "1027")] {
+                let set = format!("echo {value} > /proc/sys/net/ipv4/tcp_fastopen");
+                topology.namespace(name)?.run(&["sh", "-c", &set])?;
+            }
+        }
+
+        let server = topology.namespace("server")?;
+        let own = tempfile::tempdir_in(folder)?;
+        crate::pki::Pki::create(own.path())?;
+        let (_origin, addresses) = origin::start_in(Some(server), SERVER.parse()?, own.path())?;
+        let place = SocksPlace {
+            namespace: Some(topology.namespace("proxy")?),
+            address: SocketAddr::new(PROXY_NEAR.parse()?, PORT),
+            folder: own.path(),
+            is_fast: self.is_fast,
+        };
+        let mut running = RunningSocks::launch(self.system, programs, &place)?;
+
+        let client = topology.namespace("client")?;
+        std::thread::scope(|scope| {
+            let way = running.way;
+            // A thread of its own, since the namespace is the thread's.
+            let timed = scope.spawn(move || -> Result<Duration> {
+                client.enter()?;
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()?;
+                runtime.block_on(timed(way, addresses.tcp))
+            });
+            let timed = timed.join();
+            running.wait(|| true)?;
+            timed.map_err(|_| anyhow::anyhow!("the client has ended"))?
+        })
     }
-    let _links = [
-        link(
-            &topology,
-            ["client", "proxy"],
-            [CLIENT, PROXY_NEAR],
-            delays[0],
-        )?,
-        link(
-            &topology,
-            ["proxy", "server"],
-            [PROXY_FAR, SERVER],
-            delays[1],
-        )?,
-    ];
-    // Without a proxy, the one in the middle passes packets on.
-    topology.route("client", "10.77.2.0/24", PROXY_NEAR)?;
-    topology.route("server", "10.77.1.0/24", PROXY_FAR)?;
-
-    let server = topology.namespace("server")?;
-    let own = tempfile::tempdir_in(folder)?;
-    crate::pki::Pki::create(own.path())?;
-    let (_origin, addresses) = origin::start_in(Some(server), SERVER.parse()?, own.path())?;
-    let place = SocksPlace {
-        namespace: Some(topology.namespace("proxy")?),
-        address: SocketAddr::new(PROXY_NEAR.parse()?, PORT),
-        folder: own.path(),
-    };
-    let mut running = RunningSocks::launch(system, programs, &place)?;
-
-    let client = topology.namespace("client")?;
-    std::thread::scope(|scope| {
-        let way = running.way;
-        // A thread of its own, since the namespace is the thread's.
-        let timed = scope.spawn(move || -> Result<Duration> {
-            client.enter()?;
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
-            runtime.block_on(timed(way, addresses.tcp))
-        });
-        let timed = timed.join();
-        running.wait(|| true)?;
-        timed.map_err(|_| anyhow::anyhow!("the client has ended"))?
-    })
 }
 
 /// The time until the first byte of the server, once the proxy listens.

@@ -26,4 +26,8 @@ fn proxies_of_socks_are_measured_and_round_trips_are_those_of_the_formulas() {
         assert_eq!(trips(system, "client to proxy"), to_proxy, "{system}");
         assert_eq!(trips(system, "proxy to server"), 2.0, "{system}");
     }
+    // With TCP Fast Open neither connection costs one of its own.
+    for way in ["client to proxy, Fast Open", "proxy to server, Fast Open"] {
+        assert_eq!(trips("hermes6", way), 1.0, "{way}");
+    }
 }

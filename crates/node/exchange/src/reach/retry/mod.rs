@@ -16,7 +16,7 @@ use hermes_net::clock;
 use hermes_packet::{Early, Session};
 use hermes_plug::refusal::Refusal;
 use hermes_rules::retry::{Made, Outcome, Policy, Stop, decide};
-use hermes_upstream::{Allowance, Budget, Hop};
+use hermes_upstream::{Allowance, Budget, FirstBytes, Hop};
 use http::Method;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -51,6 +51,8 @@ pub(crate) struct Tries<'a> {
     tried: Mutex<Vec<Arc<str>>>,
     /// Whose datagrams may leave before an answer.
     session: Option<&'a Session>,
+    /// Bytes that may open the connection to the target.
+    first: Option<&'a FirstBytes>,
 }
 
 impl<'a> Tries<'a> {
@@ -70,6 +72,7 @@ impl<'a> Tries<'a> {
                 .map(|_| Box::default()),
             tried: Mutex::default(),
             session: None,
+            first: None,
         };
 
         if next.has_policy() || next.hedge.is_some() {
@@ -84,6 +87,16 @@ impl<'a> Tries<'a> {
             session: session.map(Arc::as_ref),
             ..self
         }
+    }
+
+    /// The same, whose connection may open with these bytes.
+    pub(crate) fn opening_with(self, first: Option<&'a FirstBytes>) -> Self {
+        Self { first, ..self }
+    }
+
+    /// Bytes that may open the connection to the target.
+    pub(crate) fn first_bytes(&self) -> Option<&'a FirstBytes> {
+        self.first
     }
 
     /// Datagrams that may leave with an attempt.
