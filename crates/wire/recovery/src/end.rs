@@ -108,12 +108,10 @@ impl RecoveryEnd {
     /// Acts on the time.
     pub fn handle_time(&mut self, now: Instant) {
         self.sender.handle_time(now);
-        if let Some((report, times)) = self.receiver.handle_time(now)
+        if let Some(report) = self.receiver.handle_time(now)
             && let Some(tag) = self.receiver.tag()
         {
-            for _ in 0..times {
-                self.report(tag, report.clone());
-            }
+            self.report(tag, report);
         }
     }
 

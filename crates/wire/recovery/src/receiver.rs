@@ -17,7 +17,10 @@ const OVERTAKEN: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_millis(10);
 
 /// How often one datagram is asked for, at most.
-const ASKS: u8 = 8;
+const ASKS: u8 = 16;
+
+/// From the second round on a datagram is asked for twice, so long after one another: what leaves at once shares a packet, and its fate.
+const TWICE: Duration = Duration::from_millis(4);
 
 /// Blocks whose parity is kept at once, at most.
 #[doc(alias = "bound")]
@@ -193,8 +196,8 @@ impl Receiver {
         .min()
     }
 
-    /// Gives up datagrams that did not come in time, and asks for others. What is asked for again is asked for twice: it has less time.
-    pub(crate) fn handle_time(&mut self, now: Instant) -> Option<(Report, usize)> {
+    /// Gives up datagrams that did not come in time, and asks for others.
+    pub(crate) fn handle_time(&mut self, now: Instant) -> Option<Report> {
         let within = self.within;
         let stream = self.stream.as_mut()?;
         let is_over = |gap: &Gap| now >= gap.noticed + within;
@@ -206,15 +209,14 @@ impl Receiver {
             first.remove();
         }
 
-        let (missing, is_again) = stream.ask(now);
+        let missing = stream.ask(now);
         let report = Report {
             probe: 0,
             received: stream.received,
             missing,
         };
         self.advance();
-        let times = if is_again { 2 } else { 1 };
-        (!report.missing.is_empty()).then_some((report, times))
+        (!report.missing.is_empty()).then_some(report)
     }
 
     /// Begins with the stream of a tag, and learns that `count` datagrams from `number` on were sent.
@@ -336,10 +338,9 @@ impl Stream {
         self.end = self.end.max(end);
     }
 
-    /// The runs of missing datagrams that are to be asked for now, and whether one of them was before.
-    fn ask(&mut self, now: Instant) -> (Vec<(u32, u8)>, bool) {
+    /// The runs of missing datagrams that are to be asked for now.
+    fn ask(&mut self, now: Instant) -> Vec<(u32, u8)> {
         let again = self.round_trip + self.round_trip / 8 + 2 * *OVERTAKEN.start();
-        let mut is_again = false;
         let mut missing = Vec::<(u32, u8)>::new();
         for (number, gap) in &mut self.gaps {
             if gap.asked >= ASKS || now < gap.ask {
@@ -349,11 +350,11 @@ impl Stream {
                 // The rest is asked for with the next report.
                 break;
             }
-            is_again |= gap.asked > 0;
             gap.asked += 1;
-            gap.ask = now + again;
+            let is_twice = gap.asked.is_multiple_of(2);
+            gap.ask = now + if is_twice { TWICE } else { again };
         }
-        (missing, is_again)
+        missing
     }
 
     /// Whether all datagrams of a block are here, or no longer of interest.

@@ -22,8 +22,8 @@ const PROBES: usize = 32;
 /// Silence after which the last datagrams are announced by a probe, as no later one shows that they are lost.
 const TAIL_TIME: Duration = Duration::from_millis(20);
 
-/// Probes of one tail: the first may be lost, too.
-const TAIL_PROBES: u8 = 3;
+/// Probes of one tail at most: each waits twice as long as the one before it, as the first may be lost, too.
+const TAIL_PROBES: u32 = 9;
 
 /// The part of the bound of time that a block may take to fill: its parity must come before that is over.
 const BLOCK_SHARE: u32 = 4;
@@ -94,8 +94,8 @@ struct Probes {
     last: Option<Instant>,
     /// The last datagram left.
     sent: Option<Instant>,
-    /// Probes since then.
-    tail: u8,
+    /// Probes since then; [`TAIL_PROBES`] once the peer knows that it was the last.
+    tail: u32,
     round_trip: Option<Duration>,
 }
 
@@ -161,6 +161,9 @@ impl Sender {
     /// Acts on a report of the peer.
     pub(crate) fn handle_report(&mut self, report: &Report, now: Instant) {
         if let Some(probe) = self.probes.answered(report.probe) {
+            if probe.sent == self.kept.next {
+                self.probes.tail = TAIL_PROBES;
+            }
             let is_first = self.probes.round_trip.is_none();
             self.probes
                 .measured(now.saturating_duration_since(probe.left));
@@ -184,7 +187,7 @@ impl Sender {
 
     /// When [`Self::handle_time`] is to be called.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let tail = self.probes.tail_due();
+        let tail = self.probes.tail_due(self.settings.within);
         let block = self
             .block
             .began
@@ -198,7 +201,11 @@ impl Sender {
         if self.block.began.is_some_and(is_old) {
             self.close_block();
         }
-        if self.probes.tail_due().is_some_and(|due| now >= due) {
+        if self
+            .probes
+            .tail_due(self.settings.within)
+            .is_some_and(|due| now >= due)
+        {
             self.probes.tail += 1;
             self.probe(now);
         }
@@ -370,11 +377,12 @@ impl Probes {
             .is_none_or(|last| now.saturating_duration_since(last) >= PROBE_TIME)
     }
 
-    /// When the end of a burst is to be announced.
-    fn tail_due(&self) -> Option<Instant> {
+    /// When the end of a burst is to be announced: until the peer says that it knows, or has no use for the last datagrams.
+    fn tail_due(&self, within: Duration) -> Option<Instant> {
         let sent = self.sent?;
-        let wait = TAIL_TIME.max(self.round_trip.unwrap_or_default());
-        (self.tail < TAIL_PROBES).then(|| sent + TAIL_TIME + wait * u32::from(self.tail))
+        let wait = TAIL_TIME * 2_u32.pow(self.tail.min(TAIL_PROBES));
+        let is_useful = self.tail < TAIL_PROBES && wait <= within.max(TAIL_TIME);
+        is_useful.then(|| sent + wait)
     }
 
     /// The probe that a report answers, if it was not answered before.

@@ -152,9 +152,9 @@ impl Simulation {
     }
 }
 
-const DATAGRAMS: u32 = 4000;
+const DATAGRAMS: u32 = 3000;
 
-/// 4,000 datagrams of 1,150 bytes at 4.6 Mbit/s.
+/// 3,000 datagrams of 1,150 bytes at 4.6 Mbit/s.
 fn run(path: PathModel, settings: RecoverySettings, seed: u64) -> Outcome {
     Simulation::new(path, settings, seed).run(DATAGRAMS, 2 * MS)
 }
@@ -186,7 +186,7 @@ impl Outcome {
 fn nothing_is_lost_up_to_five_percent_by_retransmission_within_the_deadline() {
     let settings = RecoverySettings::retransmission(200 * MS, 5);
     for loss in [10, 30, 50] {
-        for seed in 0..5 {
+        for seed in 0..3 {
             let outcome = run(path(loss, 20 * MS), settings, seed);
             assert_eq!(outcome.lost(), 0, "{loss} per mille");
             assert!(outcome.is_in_order());
@@ -214,7 +214,7 @@ fn a_path_without_loss_costs_heads_and_probes_alone() {
 fn parity_mends_where_there_is_no_time_to_send_again() {
     // A round trip of 400 ms, and 150 ms to wait.
     let settings = RecoverySettings::auto(150 * MS, 3);
-    for seed in 0..5 {
+    for seed in 0..3 {
         let outcome = run(path(30, 200 * MS), settings, seed);
         // Until the loss is measured, nothing can be mended.
         let early = outcome.lost();
@@ -264,7 +264,7 @@ fn disorder_and_repeats_change_nothing() {
         disorder: 100,
         ..path(20, 20 * MS)
     };
-    for seed in 0..5 {
+    for seed in 0..3 {
         let outcome = run(disorder, RecoverySettings::auto(200 * MS, 5), seed);
         assert_eq!(outcome.lost(), 0);
         assert!(outcome.is_in_order(), "each once, in order");
@@ -291,14 +291,15 @@ fn the_last_datagram_comes_though_no_later_one_shows_that_it_is_lost() {
         .map(|tag| RecoveryEnd::new(RecoverySettings::retransmission(500 * MS, 3), 500 * MS, tag));
     let mut now = Instant::now();
     ends[0].send(b"last", now);
-    // Its first frames are lost.
-    while ends[0].poll_frame().is_some() {}
-    for _ in 0..200 {
+    for round in 0..400 {
         now += MS;
         for from in 0..2 {
             ends[from].handle_time(now);
             while let Some(frame) = ends[from].poll_frame() {
-                ends[1 - from].handle_frame(frame, now).unwrap();
+                // All that leaves in the first 150 ms is lost: the datagram, and three probes.
+                if round >= 150 {
+                    ends[1 - from].handle_frame(frame, now).unwrap();
+                }
             }
         }
     }

@@ -15,7 +15,7 @@ const PACKET: u32 = 1316;
 /// A film that is there.
 pub(super) struct Film {
     folder: tempfile::TempDir,
-    /// Frames that it has.
+    /// Frames that are looked at: a last second behind them makes up for the packets that are on their way when the receiver ends.
     pub frames: u32,
     /// Bytes of the file.
     pub bytes: u64,
@@ -48,7 +48,7 @@ impl Film {
                 "-i",
                 &picture,
                 "-t",
-                &seconds.to_string(),
+                &(seconds + 1).to_string(),
             ])
             .args(words.split(' '))
             .arg(&file)
@@ -118,11 +118,12 @@ pub(super) fn received(folder: &Path) -> PathBuf {
 ///
 /// # Errors
 /// ffmpeg cannot be run.
-pub(super) fn look(file: &Path) -> Result<ReceivedFilm> {
+pub(super) fn look(file: &Path, frames: u32) -> Result<ReceivedFilm> {
     let output = Command::new("ffmpeg")
         .args(["-hide_banner", "-v", "error", "-progress", "pipe:1", "-i"])
         .arg(file)
-        .args(["-map", "0:v", "-f", "null", "-"])
+        .args(["-map", "0:v", "-t", &(frames / FRAME_RATE).to_string()])
+        .args(["-f", "null", "-"])
         .stdin(Stdio::null())
         .output()?;
     let said = String::from_utf8_lossy(&output.stdout);

@@ -99,6 +99,7 @@ impl VideoStage {
                 nodes.push(node);
             }
         }
+        open(server, &taps[1])?;
         Ok(Self {
             system,
             delay: profile.delay,
@@ -136,7 +137,7 @@ impl VideoStage {
         self.receiver.end(END_LIMIT);
         let [before, behind] = self.taps;
         let delays = tap::delays(&before.end()?, &behind.end()?);
-        let received = picture::look(&picture::received(self.folder.path()))?;
+        let received = picture::look(&picture::received(self.folder.path()), film.frames)?;
 
         let at = |part: usize| {
             let place = (delays.len() * part / 100).min(delays.len().saturating_sub(1));
@@ -188,6 +189,20 @@ fn start(
         &command.program,
         &command.words,
     )
+}
+
+/// Sends small packets until one has come out: a film that waits for its tunnel would come as a burst that no such link carries.
+fn open(server: &Namespace, exit: &Tap) -> Result<()> {
+    let packet = format!("printf x > /dev/udp/127.0.0.1/{SENT}");
+    let step = Duration::from_millis(100);
+    for _ in 0..START_LIMIT.as_millis() / step.as_millis() {
+        server.run(&["bash", "-c", &packet])?;
+        std::thread::sleep(step);
+        if exit.is_open() {
+            return Ok(());
+        }
+    }
+    bail!("no packet comes through")
 }
 
 /// Waits until a program has its port.

@@ -93,11 +93,13 @@ impl VideoSystem {
             Self::Parity => (3, "parity"),
             Self::Auto => (3, "auto"),
         };
+        // CUBIC takes what the link loses for congestion, and would send less than the film has.
+        let congestion = if http == 3 { "congestion: off, " } else { "" };
         let pki = Pki::open(folder);
         let server = format!(
             "listeners: {{ rtp: {{ udp: \"127.0.0.1:{ENTRY}\", target: \"127.0.0.1:{EXIT}\", datagrams: {{ hold_bytes: 1MiB }} }} }}\n\
              routes: [ {{ to: viewer, tunnel: {{ loss: {} }} }} ]\n\
-             upstreams: {{ viewer: {{ endpoints: [\"{VIEWER}:{LINK_PORT}\"], http: {http}, tls: {{ ca_file: {}, server_name: {PROXY} }} }} }}\n",
+             upstreams: {{ viewer: {{ endpoints: [\"{VIEWER}:{LINK_PORT}\"], http: {http}, {congestion}tls: {{ ca_file: {}, server_name: {PROXY} }} }} }}\n",
             loss_key(loss),
             pki.ca().display(),
         );

@@ -15,6 +15,9 @@ use crate::topology::Namespace;
 /// How long a tap waits before it looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Bytes of the head of RTP: a shorter packet is none, and opens the way.
+const HEAD: usize = 12;
+
 /// Offset and length of the sequence number in a packet of RTP (RFC 3550, section 5.1).
 const NUMBER: std::ops::Range<usize> = 2..4;
 
@@ -24,6 +27,7 @@ pub(super) type Passed = HashMap<u64, Instant>;
 /// A running tap.
 pub(super) struct Tap {
     end: Arc<AtomicBool>,
+    opened: Arc<AtomicBool>,
     thread: JoinHandle<Result<Passed>>,
 }
 
@@ -35,7 +39,11 @@ impl Tap {
     pub(super) fn begin(namespace: &Namespace, from: SocketAddr, to: SocketAddr) -> Result<Self> {
         let path = std::fs::File::open(namespace.path())?;
         let end = Arc::new(AtomicBool::new(false));
-        let ended = end.clone();
+        let opened = Arc::new(AtomicBool::new(false));
+        let signs = TapSigns {
+            end: end.clone(),
+            opened: opened.clone(),
+        };
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = spawn(move || {
             let socket = enter(&path).and_then(|()| Ok(UdpSocket::bind(from)?));
@@ -47,10 +55,19 @@ impl Tap {
                 }
             };
             let _ = ready.send(Ok(()));
-            pass(&socket, to, &ended)
+            pass(&socket, to, &signs)
         });
         is_ready.recv()??;
-        Ok(Self { end, thread })
+        Ok(Self {
+            end,
+            opened,
+            thread,
+        })
+    }
+
+    /// Whether a packet came that opens the way.
+    pub(super) fn is_open(&self) -> bool {
+        self.opened.load(Ordering::Relaxed)
     }
 
     /// Ends it: when packets came.
@@ -64,6 +81,12 @@ impl Tap {
     }
 }
 
+/// Said to a tap, and by it.
+struct TapSigns {
+    end: Arc<AtomicBool>,
+    opened: Arc<AtomicBool>,
+}
+
 fn enter(path: &std::fs::File) -> Result<()> {
     use std::os::fd::AsFd;
 
@@ -74,12 +97,12 @@ fn enter(path: &std::fs::File) -> Result<()> {
     )?)
 }
 
-fn pass(socket: &UdpSocket, to: SocketAddr, end: &AtomicBool) -> Result<Passed> {
+fn pass(socket: &UdpSocket, to: SocketAddr, signs: &TapSigns) -> Result<Passed> {
     socket.set_read_timeout(Some(LOOK))?;
     let mut passed = Passed::new();
     let mut last = 0_u64;
     let mut room = [0; 65_536];
-    while !end.load(Ordering::Relaxed) {
+    while !signs.end.load(Ordering::Relaxed) {
         let length = match socket.recv(&mut room) {
             Ok(length) => length,
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
@@ -89,7 +112,9 @@ fn pass(socket: &UdpSocket, to: SocketAddr, end: &AtomicBool) -> Result<Passed> 
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
             Err(error) => return Err(error.into()),
         };
-        if let Some(&[high, low]) = room[..length].get(NUMBER) {
+        if length < HEAD {
+            signs.opened.store(true, Ordering::Relaxed);
+        } else if let Some(&[high, low]) = room[..length].get(NUMBER) {
             last = whole(u16::from_be_bytes([high, low]), last);
             passed.entry(last).or_insert_with(Instant::now);
         }

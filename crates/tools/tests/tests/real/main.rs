@@ -22,4 +22,5 @@ mod roles;
 mod row;
 mod socks;
 mod tun;
+mod video;
 mod wireguard;

@@ -1,0 +1,22 @@
+//! `hermes-lab video`, in little: a film that ffmpeg sends by RTP over a link which loses packets, and that ffmpeg receives.
+
+use hermes_tests::lab::Measured;
+
+const CASE: &str = "3 % lost";
+
+#[test]
+fn a_film_comes_whole_through_a_tunnel_that_mends_losses_and_broken_without() {
+    let measured = Measured::short(
+        "video",
+        &["--seconds", "6", "--systems", "direct,retransmit,auto,srt"],
+    );
+    let broken = |system| measured.value(CASE, system, "macroblocks in error");
+    let frames = |system| measured.value(CASE, system, "frames of the film");
+    assert!(broken("direct") > 0.0, "{}", measured.table);
+    for system in ["retransmit", "auto"] {
+        assert!(broken(system) < 1.0, "{}", measured.table);
+        assert!(frames(system) > 98.0, "{}", measured.table);
+    }
+    let picture = measured.picture("video.svg");
+    assert!(picture.contains("auto"), "{picture}");
+}
