@@ -127,11 +127,11 @@ pub(super) fn look(file: &Path, frames: u32) -> Result<ReceivedFilm> {
         .stdin(Stdio::null())
         .output()?;
     let said = String::from_utf8_lossy(&output.stdout);
-    let frames = said.lines().filter_map(|line| line.strip_prefix("frame="));
+    let mut frames = said.lines().filter_map(|line| line.strip_prefix("frame="));
     let errors = String::from_utf8_lossy(&output.stderr);
     Ok(ReceivedFilm {
         frames: frames
-            .last()
+            .next_back()
             .and_then(|count| count.trim().parse().ok())
             .unwrap_or(0),
         broken: broken(&errors),

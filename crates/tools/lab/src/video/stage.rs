@@ -70,7 +70,8 @@ impl VideoStage {
             topology.add(name)?;
         }
         let link = link(&topology, profile, seed)?;
-        let (server, viewer) = (topology.namespace("server")?, topology.namespace("viewer")?);
+        let server = topology.namespace("server")?;
+        let viewer = topology.namespace("viewer")?;
 
         let (out, exit) = match system {
             VideoSystem::Direct => (address(VIEWER, EXIT)?, address("0.0.0.0", EXIT)?),
