@@ -151,8 +151,9 @@ fn examples(markdown: &str) -> Vec<String> {
         .skip(1)
         .filter_map(|rest| rest.split("```").next());
     blocks
-        // Files of areas are another language: `hermes plan areas` reads them.
-        .filter(|block| block.contains("version: 1") && !block.contains("\nplaces:"))
+        // Files of areas and mappings are other languages: `hermes plan areas` and `hermes translate test` read them.
+        .filter(|block| block.contains("version: 1"))
+        .filter(|block| !["\nplaces:", "\noperations:"].iter().any(|key| block.contains(key)))
         .map(str::to_owned)
         .collect()
 }

@@ -121,29 +121,11 @@ impl<'a> Filling<'a> {
         direction: &PacketDirection<'_>,
         batch: &mut Batch,
     ) -> Result<Filled, Broken> {
-        let Some(changes) = &mut self.changes else {
-            return self.reading.fill(direction, batch).await;
-        };
-        if changes.refill(direction, batch) {
-            return Ok(Filled::Packets);
+        match &mut self.changes {
+            None => self.reading.fill(direction, batch).await,
+            // Boxed: few tunnels have changes, and each would have room for this wait.
+            Some(changes) => Box::pin(self.reading.fill_changed(changes, direction, batch)).await,
         }
-
-        let recovery = changes.recovery.clone();
-        let filled = tokio::select! {
-            biased;
-            filled = self.reading.fill(direction, &mut changes.found) => filled?,
-            // Nothing was found, and something may have to leave all the same.
-            () = recovery.event(), if !recovery.is_none() => {
-                changes.change(std::iter::empty(), direction, batch)?;
-                return Ok(Filled::Packets);
-            }
-        };
-
-        let found = std::mem::replace(&mut changes.found, Batch::with(Layout::UDP));
-        let changed = changes.change(self.reading.packets(&found, false), direction, batch);
-        changes.found = found;
-        changed?;
-        Ok(filled)
     }
 
     /// The packets: in `batch`, or in the end's buffer.
@@ -215,6 +197,35 @@ impl Reading<'_> {
             },
             Self::Capsules(unwrapping) => unwrapping.fill(direction, batch).await,
         }
+    }
+
+    /// The same, with changes of the datagrams.
+    async fn fill_changed(
+        &mut self,
+        changes: &mut DatagramChanges,
+        direction: &PacketDirection<'_>,
+        batch: &mut Batch,
+    ) -> Result<Filled, Broken> {
+        if changes.refill(direction, batch) {
+            return Ok(Filled::Packets);
+        }
+
+        let recovery = changes.recovery.clone();
+        let filled = tokio::select! {
+            biased;
+            filled = self.fill(direction, &mut changes.found) => filled?,
+            // Nothing was found, and something may have to leave all the same.
+            () = recovery.event(), if !recovery.is_none() => {
+                changes.change(std::iter::empty(), direction, batch)?;
+                return Ok(Filled::Packets);
+            }
+        };
+
+        let found = std::mem::replace(&mut changes.found, Batch::with(Layout::UDP));
+        let changed = changes.change(self.packets(&found, false), direction, batch);
+        changes.found = found;
+        changed?;
+        Ok(filled)
     }
 
     /// The packets: where they lie, unless all of them were copied into the batch.
