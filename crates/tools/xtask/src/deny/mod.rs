@@ -64,7 +64,8 @@ fn crates() -> Result<BTreeSet<Crate>, String> {
             target,
         ]);
 
-        command.args(["--prefix", "none", "--no-dedupe", "--format", "{p}\t{l}"]);
+        // Each crate is written out once: without that, the whole of what is below it comes again under each that needs it.
+        command.args(["--prefix", "none", "--format", "{p}\t{l}"]);
         let text =
             String::from_utf8(run(&mut command)?).map_err(|_| "cargo tree writes no UTF-8")?;
         crates.extend(text.lines().filter_map(parse));
@@ -73,7 +74,7 @@ fn crates() -> Result<BTreeSet<Crate>, String> {
     Ok(crates)
 }
 
-/// A line of `cargo tree`: `name v1.2.3 (where from)`, a tab, and the licence.
+/// A line of `cargo tree`: `name v1.2.3 (where from)`, a tab, the licence, and ` (*)` where the crate was written out before.
 fn parse(line: &str) -> Option<Crate> {
     let (package, licence) = line.split_once('\t')?;
     let (name, rest) = package.split_once(" v")?;
@@ -82,7 +83,7 @@ fn parse(line: &str) -> Option<Crate> {
     Some(Crate {
         name: name.to_owned(),
         version: version.to_owned(),
-        licence: licence.trim().to_owned(),
+        licence: licence.trim_end_matches(" (*)").trim().to_owned(),
     })
 }
 
@@ -219,6 +220,8 @@ mod tests {
             ("serde", "1.0.2")
         );
         assert_eq!(parsed.licence, "MIT OR Apache-2.0");
+        let again = parse("serde v1.0.2 (proc-macro)\tMIT OR Apache-2.0 (*)");
+        assert_eq!(again, Some(parsed));
         assert_eq!(parse("odd v1.0.0\t").unwrap().licence, "");
         assert_eq!(parse(""), None);
     }
