@@ -5,7 +5,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rustix::process::{Resource, getrlimit};
 
 use super::downloads::timed;
 use super::{SplitMeasuring, SplitSystem};
@@ -15,14 +14,8 @@ use crate::report::{Figure, median, quantile};
 const BESIDE: [(usize, &str); 3] = [
     (100, "128 KB beside 100 connections"),
     (1000, "128 KB beside 1,000 connections"),
-    (
-        10_000,
-        "128 KB beside 10,000 connections, or as many as open files allow",
-    ),
+    (10_000, "128 KB beside 10,000 connections"),
 ];
-
-/// Open files of a process that are no connections of these.
-const OTHER_FILES: u64 = 2000;
 
 const BURST: u64 = 128 * 1024;
 const EVERY: Duration = Duration::from_millis(100);
@@ -38,7 +31,7 @@ impl SplitMeasuring<'_> {
         };
         for (connections, case) in BESIDE {
             if connections <= most {
-                self.bursts_beside(connections.min(allowed()), case)?;
+                self.bursts_beside(connections, case)?;
             }
         }
         Ok(())
@@ -69,10 +62,4 @@ impl SplitMeasuring<'_> {
         }
         Ok(())
     }
-}
-
-/// Connections for which a forwarder may have two open files each, by the limit that no program here can raise.
-fn allowed() -> usize {
-    let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    usize::try_from(most.saturating_sub(OTHER_FILES) / 2).unwrap_or(usize::MAX)
 }
