@@ -169,7 +169,7 @@ impl Asked {
         };
         let stored = stored.clone();
         self.opener.spawn(async move {
-            // The answer of it is for no client: what can be stored is collected in a task of its own.
+            // Its answer is for no client: a task of its own collects a response that can be stored.
             let _ = asked.fetch(Some(stored), Some(lead)).await;
         });
     }

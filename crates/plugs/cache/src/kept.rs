@@ -75,7 +75,7 @@ impl KeptHead {
             fields: fields
                 .map(|(name, value)| (name.to_string(), text(value.as_bytes())))
                 .collect(),
-            // As old as it is now: what it was when it came is of another clock.
+            // Its age now: the age at its arrival is of another clock.
             freshness: stored.freshness.older(age),
             length,
             stored_at: Moment::now(),

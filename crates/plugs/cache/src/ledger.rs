@@ -23,14 +23,14 @@ struct Share {
     bytes: u64,
     responses: usize,
     queue: VecDeque<Arc<Stored>>,
-    /// Those that have given up all but what they need to be found.
+    /// Entries that keep only their keys.
     lean: VecDeque<Arc<Stored>>,
 }
 
 /// A response that is to be looked at.
 pub(crate) struct Candidate {
     pub(crate) stored: Arc<Stored>,
-    /// It has given up all but what it needs to be found.
+    /// It keeps only its key.
     pub(crate) is_lean: bool,
 }
 

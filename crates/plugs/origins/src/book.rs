@@ -16,11 +16,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Bytes from which a piece says something of a rate.
 const TELLING: u64 = 16 << 10;
 
-/// What is known of the origins of a function, by their places in its list.
+/// Measurements of a function's origins, by their places in its list.
 #[derive(Debug)]
 pub(crate) struct Book(Vec<OriginRecord>);
 
-/// What is known of one.
+/// Measurements of one origin.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OriginRecord {
     /// Bytes a second, smoothed; `None`: it has sent nothing yet.
@@ -91,7 +91,7 @@ impl Book {
             return;
         }
         let rate = bytes as f64 / time.as_secs_f64().max(0.001);
-        // Bad news counts at once, good news by half: what an origin did a few pieces ago says little of now.
+        // Bad news counts at once, good news by half: the rate of some pieces ago says little of now.
         record.rate = Some(
             record
                 .rate

@@ -201,7 +201,7 @@ impl Fetching {
     }
 }
 
-/// What follows from the answer of an origin to the first piece.
+/// The decision on an origin's answer to the first piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// It is the object's.

@@ -26,7 +26,7 @@ struct OriginsPlug {
     known: Arc<KnownGroups>,
 }
 
-/// An origin, and what is known of it.
+/// An origin, and its measurements.
 struct NamedOrigin {
     name: String,
     record: OriginRecord,

@@ -21,7 +21,7 @@ const LEAST_PIECE: u64 = 64 << 10;
 /// How long an origin may send nothing until another is asked.
 const STALL: Duration = Duration::from_secs(3);
 
-/// What stands at `through: [ { origins: {..} } ]`.
+/// The settings at `through: [ { origins: {..} } ]`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OriginsSettings {

@@ -1,4 +1,4 @@
-//! A chat of one: subscribes to a channel, publishes to it, and prints what it hears.
+//! A chat of one: subscribes to a channel, publishes to it, and prints the messages.
 
 #![allow(clippy::print_stdout, reason = "it talks to a person")]
 

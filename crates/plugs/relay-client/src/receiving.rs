@@ -1,4 +1,4 @@
-//! The frames of a stream, as events: what is sealed is opened, and what is signed is checked.
+//! The frames of a stream, as events: sealed messages are opened, and signatures checked.
 
 use bytes::Bytes;
 use hermes_certified::{KeyName, Message, Proof, ReplayWindow};

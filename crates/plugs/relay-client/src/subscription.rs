@@ -38,7 +38,7 @@ const SPREAD: u64 = 200;
 pub struct Wish {
     /// Seconds that the subscription is to last; as the relay likes if absent.
     pub timeout: Option<u64>,
-    /// The position that the subscriber has: what it missed since is told as a loss.
+    /// The subscriber's position: messages missed since are told as a loss.
     pub from: Option<Position>,
     /// The only senders, where the subscriber is the receiver that the channel names.
     pub approve: Option<Approval>,
@@ -272,7 +272,7 @@ impl Subscription {
                 self.broken("the relay stops".to_owned());
             }
             RelayFrame::End(reason, text) => {
-                // What was read before is still told.
+                // Messages that were read before are still told.
                 self.stream = None;
                 self.is_over = true;
                 let text = String::from_utf8_lossy(&text).into_owned();
@@ -304,7 +304,7 @@ impl Subscription {
         }
     }
 
-    /// The subscription is over; what was missed since is told by the next one.
+    /// The subscription is over; the next one tells the messages missed since.
     fn start_over(&mut self) {
         self.path = channel_path(&self.url);
     }

@@ -26,7 +26,7 @@ const SIGNATURES: usize = 500_000;
 /// Bytes that a signature is counted as while it is remembered.
 const SIGNATURE_COST: usize = 96;
 
-/// What a node knows of channels with keys.
+/// A node's memory of channels with keys.
 pub(crate) struct Certified {
     window: Mutex<ReplayWindow<Charge>>,
     pub(crate) approvals: Mutex<Approvals>,

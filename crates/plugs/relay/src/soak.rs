@@ -171,7 +171,7 @@ impl Week {
         }
     }
 
-    /// A subscriber takes some of what waits, or all; whether it is still there.
+    /// A subscriber takes some of its waiting messages, or all; whether it is still there.
     fn read(&mut self, index: usize, pieces: usize) -> bool {
         let now = self.now;
         let reader = &mut self.readers[index];
@@ -247,7 +247,7 @@ impl Week {
         self.count("left");
     }
 
-    /// The stream of a subscriber breaks off; what it had taken may be lost on the way.
+    /// The stream of a subscriber breaks off; messages on their way may be lost.
     fn break_off(&mut self, index: usize) {
         let now = self.now;
         let reader = &mut self.readers[index];

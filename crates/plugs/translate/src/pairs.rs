@@ -10,7 +10,7 @@ const PAIRS: usize = 10_000;
 /// The object that pairs mean: a name that stands several times has an array.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Their mistakes.
 pub(crate) fn parse(text: &str) -> Result<Json, String> {
     let mut members = Members::new();
     for (index, pair) in text.split('&').enumerate() {

@@ -4,7 +4,7 @@ use hermes_config::model::scalar::FilePath;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What stands at `through: [ { translate: {..} } ]`.
+/// The settings at `through: [ { translate: {..} } ]`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TranslateSettings {

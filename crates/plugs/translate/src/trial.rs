@@ -29,7 +29,7 @@ pub struct Trial {
     pub name: String,
     /// The line where it stands.
     pub line: usize,
-    /// The difference from what was expected.
+    /// The difference from the expected message.
     pub failed: Option<String>,
 }
 

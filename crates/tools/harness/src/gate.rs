@@ -204,7 +204,8 @@ struct Translated {
 async fn packets(socket: Arc<UdpSocket>, next: SocketAddr, udp: Arc<Udp>) {
     let mut known: HashMap<SocketAddr, Translated> = HashMap::new();
     let mut moves = 0;
-    let (mut back, mut room) = (JoinSet::new(), vec![0; ROOM]);
+    let mut back = JoinSet::new();
+    let mut room = vec![0; ROOM];
     loop {
         let Ok((length, from)) = socket.recv_from(&mut room).await else {
             continue;
@@ -260,7 +261,8 @@ async fn answers(
         if delay.is_zero() {
             drop(to.send_to(&room[..length], client).await);
         } else {
-            let (to, datagram) = (to.clone(), room[..length].to_vec());
+            let to = to.clone();
+            let datagram = room[..length].to_vec();
             under_way.spawn(async move {
                 tokio::time::sleep(delay).await;
                 to.send_to(&datagram, client).await

@@ -4,7 +4,7 @@
 //! [`origin`], runs [`experiment`]s on them in shuffled order, and makes a [`report`] of medians and ranges.
 //! [`hops`] does the same for chains of proxies over HTTP/3, in networks of their own.
 //! [`ip`] sends IP packets through Hermes, VPNs in user space, and a copier that bounds what any of them can do.
-//! [`cache`] plays what RFC 9111 asks against caches.
+//! [`cache`] plays the rules of RFC 9111 against caches.
 //! [`control`] has agents by the thousand attend a controller.
 //! [`push`] has the relay and NATS send small messages, large ones, and to thousands who wait.
 //! [`papers`] repeats experiments as papers have them.

@@ -46,7 +46,7 @@ enum Command {
     RateLimit(rate_limit::RateLimitArguments),
     /// RTP from ffmpeg over a link that loses packets: by itself, through tunnels that mend losses, and by SRT, in namespaces.
     Video(video::VideoArguments),
-    /// Caches beside each other: what RFC 9111 asks, case by case, and what a hit costs.
+    /// Caches beside each other: the rules of RFC 9111, case by case, and the cost of a hit.
     Cache(cache::CacheArguments),
     /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
     Hostile(hostile::HostileArguments),

@@ -20,7 +20,7 @@ pub struct RecoveryEnd {
     receiver: Receiver,
 }
 
-/// What an end did so far, in datagrams.
+/// Counts of an end so far, in datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecoveryTally {
     /// Sent again, for the peer asked for them.
@@ -137,7 +137,7 @@ impl RecoveryEnd {
         !self.receiver.datagrams.is_empty()
     }
 
-    /// What it did so far.
+    /// Its counts so far.
     #[must_use]
     pub fn tally(&self) -> RecoveryTally {
         RecoveryTally {

@@ -84,7 +84,7 @@ pub enum FrameBody {
     },
     /// Asks for a report, and says how far the sender is.
     Probe(Probe),
-    /// Says what came.
+    /// Names received and missing datagrams.
     Report(Report),
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn encode(block: &[Bytes], parities: usize) -> Vec<Bytes> {
     encoded.into_iter().map(Bytes::from).collect()
 }
 
-/// What came of a block.
+/// The received part of a block.
 pub(crate) struct PartialBlock<'a> {
     /// Datagrams of the block.
     pub(crate) data: usize,

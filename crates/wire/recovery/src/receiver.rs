@@ -40,7 +40,7 @@ pub(crate) struct Receiver {
     pub(crate) tally: ReceiverTally,
 }
 
-/// What a receiver did, in datagrams.
+/// Counts of a receiver, in datagrams.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReceiverTally {
     /// Came when they were sent again.
@@ -231,7 +231,7 @@ impl Receiver {
 
         let end = whole(number, stream.end) + count;
         if end > stream.end + WINDOW {
-            // The peer is far ahead: what is in between is lost.
+            // The peer is far ahead: all in between is lost.
             let stream = Stream {
                 next: end - count,
                 end: end - count,

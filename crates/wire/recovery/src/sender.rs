@@ -50,7 +50,7 @@ pub(crate) struct Sender {
     pub(crate) tally: SenderTally,
 }
 
-/// What a sender did, in datagrams.
+/// Counts of a sender, in datagrams.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SenderTally {
     /// Sent again.

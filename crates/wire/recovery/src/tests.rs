@@ -22,7 +22,7 @@ struct PathModel {
     disorder: u32,
 }
 
-/// What came out.
+/// The outcome of a simulation.
 struct Outcome {
     received: Vec<(u32, Duration)>,
     /// Bytes of all frames from the first end, for each byte of datagrams.
@@ -109,7 +109,7 @@ impl Simulation {
         }
     }
 
-    /// Takes what the ends give out.
+    /// Moves frames and datagrams out of the ends.
     fn settle(&mut self) {
         for from in 0..2 {
             while let Some(frame) = self.ends[from].poll_frame() {

@@ -20,7 +20,7 @@ pub struct CacheArguments {
     command: CacheCommand,
 }
 
-/// What is done with stored responses.
+/// An operation on stored responses.
 #[derive(Debug, Subcommand)]
 enum CacheCommand {
     /// List stored responses, the oldest first.

@@ -204,7 +204,7 @@ enum Unopened {
 }
 
 impl Unopened {
-    /// What becomes of the exchange.
+    /// The fate of the exchange.
     async fn end(self, routed: &Routed, arrival: Arrival, next: &Next) -> Result<Carried, Failed> {
         match self {
             Self::Gone(gone) => Ok(Carried::Over(format!("{CLIENT_CLOSED}: {gone}"))),

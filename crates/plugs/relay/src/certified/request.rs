@@ -35,7 +35,7 @@ pub(crate) struct Claim<'a> {
     pub(crate) account: &'a Arc<Account>,
 }
 
-/// A message, and what is claimed about it.
+/// A message, and the claims about it.
 #[derive(Clone, Copy)]
 pub(crate) struct ClaimedMessage<'a> {
     pub(crate) content_type: Option<&'a [u8]>,

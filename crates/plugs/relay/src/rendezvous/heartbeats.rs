@@ -35,7 +35,7 @@ pub(crate) async fn send_heartbeats(space: Arc<Space>, background: Background) {
                 let said = beat.unwrap_or_else(|_| Err("no answer in time".to_owned()));
                 failure = failure.or(said.err().map(|reason| format!("{place}: {reason}")));
             }
-            // Once for all of them: what one of them hears says nothing of the others.
+            // Once for all of them: the answer to one says nothing of the others.
             space.moves.heard(failure);
         }
         tokio::select! {

@@ -183,7 +183,7 @@ impl ContentPlan {
 }
 
 impl ContentTranslator {
-    /// Takes a piece; what can go on is appended to `out`.
+    /// Takes a piece; appends the translated bytes to `out`.
     ///
     /// # Errors
     /// The content cannot be translated.

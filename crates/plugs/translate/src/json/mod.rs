@@ -58,7 +58,7 @@ impl Json {
         whole.ok_or_else(|| scanner.malformed("there is no value"))
     }
 
-    /// What it is, for reasons.
+    /// Its kind, for reasons.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",

@@ -44,7 +44,7 @@ pub struct MappingFile {
     pub tests: Vec<TestSpec>,
 }
 
-/// What is done with a message.
+/// The treatment of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {

@@ -30,7 +30,7 @@ impl Variables {
     }
 }
 
-/// Reads what stands at a path of the file.
+/// Reads the value at a path of the file.
 pub(super) struct Parts<'r> {
     pub(super) path: String,
     pub(super) variables: &'r Variables,

@@ -45,7 +45,7 @@ fn run(stage: &Stage) -> Effort {
     let names = format!("{{{}", "\"a\":0,".repeat(1_000));
     let mut effort = Effort::default();
     for content in [&tree, &nested, &names] {
-        // More is announced than comes: what was read is held for it.
+        // More is announced than comes: the bytes read so far are held for it.
         let length = content.len() + 1;
         let head = format!(
             "POST http://a.test/v1/a HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n\r\n"

@@ -1,4 +1,4 @@
-//! `hermes-lab cache`: caches beside each other, by what RFC 9111 asks, and by what a hit costs.
+//! `hermes-lab cache`: caches beside each other, by the rules of RFC 9111 and the cost of a hit.
 //!
 //! - `case`: the cases of `cases.txt`. `played`: the origin and the client of a case, and its verdict.
 //! - `systems`: the caches. `trace`: requests for many objects, and for one. `page`: the results.

@@ -187,7 +187,7 @@ fn unchunked(text: &str) -> String {
     content
 }
 
-/// A head with its empty line. What came behind it stays in `unread`.
+/// A head with its empty line. Later bytes stay in `unread`.
 async fn head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<String> {
     loop {
         let end = unread.windows(4).position(|four| four == b"\r\n\r\n");

@@ -1,7 +1,7 @@
 //! `hermes-lab video`: RTP from ffmpeg over a link that loses packets, by itself and through tunnels that mend losses, in namespaces.
 //!
-//! - `picture`: the film, its sender and its receiver, and what is broken in the received one. `tap`: when packets passed.
-//! - `stage`: server, link and viewer. `systems`: what carries the packets over the link. `goals`: what was promised.
+//! - `picture`: the film, its sender and its receiver, and the errors in the received one. `tap`: when packets passed.
+//! - `stage`: server, link and viewer. `systems`: the carriers of packets over the link. `goals`: the promised figures.
 
 mod goals;
 mod picture;

@@ -21,7 +21,7 @@ pub(super) struct Film {
     pub bytes: u64,
 }
 
-/// What was received of a film.
+/// The received part of a film.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReceivedFilm {
     pub frames: u32,
@@ -89,7 +89,7 @@ impl Film {
 
 /// The words for ffmpeg that receive a film, and keep it as it comes: with the same buffers for all systems.
 ///
-/// It is told what comes by a session description (RFC 8866): by itself it opens its port twice, and misses what comes in between.
+/// A session description (RFC 8866) tells it the payload type: by itself it opens its port twice, and misses the packets in between.
 ///
 /// # Errors
 /// The description cannot be written.

@@ -126,7 +126,7 @@ impl VideoStage {
         Ok(())
     }
 
-    /// Waits for its end, and looks at what came.
+    /// Waits for its end, and decodes the received film.
     ///
     /// # Errors
     /// A program failed.

@@ -1,4 +1,4 @@
-//! What carries the packets from the server to the viewer.
+//! The carriers of packets from the server to the viewer.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ impl VideoSystem {
             Self::Parity => (3, "parity"),
             Self::Auto => (3, "auto"),
         };
-        // CUBIC takes what the link loses for congestion, and would send less than the film has.
+        // CUBIC takes the link's losses for congestion, and would send less than the film has.
         let congestion = if http == 3 { "congestion: off, " } else { "" };
         let pki = Pki::open(folder);
         let server = format!(

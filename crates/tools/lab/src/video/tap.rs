@@ -118,7 +118,7 @@ fn pass(socket: &UdpSocket, to: SocketAddr, signs: &TapSigns) -> Result<Passed> 
             last = whole(u16::from_be_bytes([high, low]), last);
             passed.entry(last).or_insert_with(Instant::now);
         }
-        // What is lost here would be lost by the program itself.
+        // An error here would be the program's own without a tap.
         let _ = socket.send_to(&room[..length], to);
     }
     Ok(passed)
