@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::report::{Run, save};
+use crate::report::{Run, Sheet, save};
 
 /// How much is measured.
 #[derive(Debug, clap::Args)]
@@ -98,6 +98,20 @@ pub fn show(text: &str) -> Result<()> {
 }
 
 impl Options {
+    /// Measures, unless results are only shown; the sheet with the figures and how they were made.
+    ///
+    /// # Errors
+    /// Those of the measurement.
+    pub fn measured(&self, measure: impl FnOnce(&mut Sheet) -> Result<()>) -> Result<Sheet> {
+        let begin = Instant::now();
+        let mut sheet = Sheet::default();
+        if !self.show {
+            measure(&mut sheet)?;
+            sheet.runs.push(self.run(begin));
+        }
+        Ok(sheet)
+    }
+
     /// How it was measured, since `begin`.
     pub fn run(&self, begin: Instant) -> Run {
         Run::since(begin, self.rounds.seed)

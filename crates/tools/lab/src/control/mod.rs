@@ -17,7 +17,7 @@ mod plot;
 mod relay;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use rustix::process::geteuid;
@@ -72,12 +72,7 @@ const REAL_SHORT: RealCounts = RealCounts {
 /// When Hermes cannot be built, a measurement fails or the results cannot be written.
 pub fn run(arguments: &ControlArguments) -> Result<()> {
     let options = &arguments.options;
-    let begin = Instant::now();
-    let mut sheet = Sheet::default();
-    if !options.show {
-        measure(arguments, &mut sheet)?;
-        sheet.runs.push(options.run(begin));
-    }
+    let sheet = options.measured(|sheet| measure(arguments, sheet))?;
     if let Some(folder) = &options.svg {
         plot::draw(&sheet, folder)?;
     }

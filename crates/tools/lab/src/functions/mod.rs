@@ -11,7 +11,7 @@ mod rate;
 mod systems;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::geteuid;
@@ -71,12 +71,7 @@ const AT_DISTANCES: [FunctionsSystem; 7] = [
 /// When a program is missing, a measurement fails or the results cannot be written.
 pub fn run(arguments: &FunctionsArguments) -> Result<()> {
     let options = &arguments.options;
-    let begin = Instant::now();
-    let mut sheet = Sheet::default();
-    if !options.show {
-        measure_all(arguments, &mut sheet)?;
-        sheet.runs.push(options.run(begin));
-    }
+    let sheet = options.measured(|sheet| measure_all(arguments, sheet))?;
     if let Some(folder) = &options.svg {
         let shown = options.earlier().filter(|_| options.show);
         let shown = shown.map(|file| load(file)).transpose()?;

@@ -59,12 +59,7 @@ const HEAD: PageHead = PageHead {
 /// When a sample takes more steps than are allowed, or the results cannot be written.
 pub fn run(arguments: &PlanArguments) -> Result<()> {
     let options = &arguments.options;
-    let begin = Instant::now();
-    let mut sheet = Sheet::default();
-    if !options.show {
-        measure_all(arguments, &mut sheet)?;
-        sheet.runs.push(options.run(begin));
-    }
+    let sheet = options.measured(|sheet| measure_all(arguments, sheet))?;
     sheet.publish(options, HEAD, goals)
 }
 

@@ -11,7 +11,7 @@ mod plot;
 mod scanner;
 mod systems;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -52,12 +52,7 @@ const SHORT: PushCounts = PushCounts {
 /// When a program is missing, a measurement fails or the results cannot be written.
 pub fn run(arguments: &PushArguments) -> Result<()> {
     let options = &arguments.options;
-    let begin = Instant::now();
-    let mut sheet = Sheet::default();
-    if !options.show {
-        measure_all(arguments, &mut sheet)?;
-        sheet.runs.push(options.run(begin));
-    }
+    let sheet = options.measured(|sheet| measure_all(arguments, sheet))?;
     if let Some(folder) = &options.svg {
         let systems = PushSystem::ALL.map(PushSystem::name);
         draw_bars(&sheet, &systems, &plot::PANELS, &folder.join("push.svg"))?;

@@ -10,7 +10,7 @@ mod plot;
 mod systems;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -80,12 +80,7 @@ const FIRST: &str = "first client done, of the last";
 /// When a program is missing, a measurement fails or the results cannot be written.
 pub fn run(arguments: &RateLimitArguments) -> Result<()> {
     let options = &arguments.options;
-    let begin = Instant::now();
-    let mut sheet = Sheet::default();
-    if !options.show {
-        measure_all(arguments, &mut sheet)?;
-        sheet.runs.push(options.run(begin));
-    }
+    let sheet = options.measured(|sheet| measure_all(arguments, sheet))?;
     if let Some(folder) = &options.svg {
         let systems = PaceSystem::ALL.map(PaceSystem::name);
         let file = folder.join("rate-limit.svg");

@@ -13,7 +13,7 @@ mod systems;
 mod trips;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::geteuid;
@@ -60,12 +60,7 @@ const SHORT: SocksCounts = SocksCounts {
 /// When a program is missing, a measurement fails or the results cannot be written.
 pub fn run(arguments: &SocksArguments) -> Result<()> {
     let options = &arguments.options;
-    let begin = Instant::now();
-    let mut sheet = Sheet::default();
-    if !options.show {
-        measure_all(arguments, &mut sheet)?;
-        sheet.runs.push(options.run(begin));
-    }
+    let sheet = options.measured(|sheet| measure_all(arguments, sheet))?;
     if let Some(folder) = &options.svg {
         let systems = SocksSystem::ALL.map(SocksSystem::name);
         draw_bars(&sheet, &systems, &plot::PANELS, &folder.join("socks.svg"))?;

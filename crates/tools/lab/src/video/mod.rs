@@ -11,7 +11,7 @@ mod systems;
 mod tap;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -102,12 +102,7 @@ const LATEST: &str = "delay beside the link, 99 %";
 /// When a program is missing, a measurement fails or the results cannot be written.
 pub fn run(arguments: &VideoArguments) -> Result<()> {
     let options = &arguments.options;
-    let begin = Instant::now();
-    let mut sheet = Sheet::default();
-    if !options.show {
-        measure_all(arguments, &mut sheet)?;
-        sheet.runs.push(options.run(begin));
-    }
+    let sheet = options.measured(|sheet| measure_all(arguments, sheet))?;
     if let Some(folder) = &options.svg {
         let systems = VideoSystem::ALL.map(VideoSystem::name);
         draw_bars(&sheet, &systems, &plot::PANELS, &folder.join("video.svg"))?;
