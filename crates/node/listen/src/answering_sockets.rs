@@ -30,7 +30,12 @@ impl AnsweringSockets {
             return Some(socket);
         }
 
-        let opened = answering_socket(target).and_then(UdpSocket::bound);
+        let opened = answering_socket(target).and_then(|socket| {
+            let socket = UdpSocket::bound(socket)?;
+            // To its client it is the target, whose long answers a router may cut.
+            socket.allow_fragments()?;
+            Ok(socket)
+        });
         let socket = match opened {
             Ok(socket) => Arc::new(socket),
             Err(error) => {

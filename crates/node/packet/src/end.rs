@@ -156,6 +156,14 @@ impl PacketReader {
         Ok(())
     }
 
+    /// Whether a router beyond the socket has found a datagram too long since this was asked last.
+    pub(crate) fn take_narrow(&mut self) -> bool {
+        match self {
+            Self::Socket(_, received) => received.take_narrow(),
+            Self::Session(..) | Self::Device(_) => false,
+        }
+    }
+
     /// Keeps the packets of [`PacketReader::fill`] for the next call, because they cannot be sent
     /// now.
     pub fn keep(&mut self) {

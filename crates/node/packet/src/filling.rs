@@ -191,10 +191,14 @@ impl Reading<'_> {
         batch: &mut Batch,
     ) -> Result<Filled, Broken> {
         match self {
-            Self::End(reader) => match reader.fill().await {
-                Ok(()) => Ok(Filled::Packets),
-                Err(error) => Err(Broken::socket(direction.from, &error)),
-            },
+            Self::End(reader) => {
+                let filled = reader.fill().await;
+                filled.map_err(|error| Broken::socket(direction.from, &error))?;
+                if reader.take_narrow() {
+                    direction.limits.narrowed(direction.from);
+                }
+                Ok(Filled::Packets)
+            }
             Self::Capsules(unwrapping) => unwrapping.fill(direction, batch).await,
         }
     }

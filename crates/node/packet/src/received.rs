@@ -44,6 +44,8 @@ pub struct Received {
     waiting: Queue,
     /// Datagrams for which there was no room, and those that waited too long.
     lost: (u64, u64),
+    /// Whether a router has said that a datagram was too long for the link behind it.
+    is_narrow: bool,
 }
 
 impl Received {
@@ -56,6 +58,7 @@ impl Received {
             taken,
             waiting,
             lost: (0, 0),
+            is_narrow: false,
         }
     }
 
@@ -66,7 +69,7 @@ impl Received {
         self
     }
 
-    /// Waits for datagrams; kept ones come first.
+    /// Waits for datagrams, of which kept ones come first, or for a router that has found one of ours too long.
     pub(crate) async fn fill(&mut self, socket: &UdpSocket) -> Result<(), UdpError> {
         self.give_back();
         self.taken.clear();
@@ -85,17 +88,21 @@ impl Received {
             match socket.try_recv(batch) {
                 Ok(Some(_)) => break,
                 Ok(None) => self.give_back(),
-                Err(
-                    UdpError::Refused
-                    | UdpError::Unreachable
-                    | UdpError::TooLarge
-                    | UdpError::Dropped,
-                ) => {}
+                Err(UdpError::TooLarge) => {
+                    self.is_narrow = true;
+                    break;
+                }
+                Err(UdpError::Refused | UdpError::Unreachable | UdpError::Dropped) => {}
                 Err(error) => return Err(error),
             }
         }
 
         Ok(())
+    }
+
+    /// Whether a router has found a datagram too long since this was asked last (RFC 1191, section 3; RFC 8201, section 3).
+    pub(crate) fn take_narrow(&mut self) -> bool {
+        std::mem::take(&mut self.is_narrow)
     }
 
     /// The datagrams of [`Self::fill`].

@@ -6,9 +6,9 @@
 //! its own. The other way round, a node that may make no TUN opens connections and sends datagrams
 //! from an address that a tunnel of CONNECT-IP gave it.
 //!
-//! It opens no device and no socket, reads no clock and draws no random number. Nothing is
-//! reassembled: fragments are counted and lost, as are IPv6 packets with extension headers. Routing
-//! is left to the caller. TCP itself is smoltcp's, one small interface for each connection, so that
+//! It opens no device and no socket, reads no clock and draws no random number. Answers to clients are cut where they are longer than the MTU.
+//! Nothing is reassembled: fragments are counted and lost, as are IPv6 packets with extension headers, since a proxy of UDP may not send
+//! datagrams in fragments either (RFC 9298, section 3.1). Routing is left to the caller. TCP itself is smoltcp's, one small interface for each connection, so that
 //! the cost of a packet does not depend on the number of connections.
 //!
 //! How the loop around it works:
@@ -35,6 +35,7 @@ mod counts;
 mod echo;
 mod errors;
 mod flow;
+mod fragments;
 mod outgoing;
 mod stack;
 mod tcp;

@@ -16,6 +16,15 @@ impl Outgoing {
         self.packets.len() < MAX_OUTGOING
     }
 
+    /// Adds the pieces of one packet, unless there are too many. Returns whether it did.
+    pub(crate) fn push_all(&mut self, pieces: Vec<Vec<u8>>) -> bool {
+        let has_room = self.packets.len() + pieces.len() <= MAX_OUTGOING;
+        if has_room {
+            self.packets.extend(pieces);
+        }
+        has_room
+    }
+
     /// Whether no packet waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.packets.is_empty()

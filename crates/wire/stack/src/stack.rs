@@ -13,6 +13,7 @@ use crate::build::{self, IPV4, IPV6, UDP_HEADER};
 use crate::counts::StackCounts;
 use crate::echo::{EchoHandling, EchoTable};
 use crate::flow::{Ends, FlowId, FlowRefusal, Received, StackEvent};
+use crate::fragments;
 use crate::outgoing::Outgoing;
 use crate::tcp::{OpenTcp, TcpFlow, TcpPhase, TcpSettings};
 use crate::udp::UdpFlow;
@@ -24,6 +25,9 @@ const FIRST_PORT: u16 = 49_152;
 /// Ports that are tried before the range counts as exhausted.
 #[doc(alias = "bound")]
 const PORT_TRIES: u16 = 4096;
+
+/// The longest packet whole, in bytes, by the 16 bits of its lengths.
+const LONGEST_PACKET: usize = 65_535;
 
 /// How a stack behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +129,8 @@ struct Icmp {
 struct Numbers {
     flow: u64,
     port: u16,
+    /// Of packets that were cut.
+    packet: u32,
 }
 
 impl Stack {
@@ -149,6 +155,7 @@ impl Stack {
             numbers: Numbers {
                 flow: 0,
                 port: FIRST_PORT,
+                packet: 0,
             },
             half_open: 0,
         }
@@ -463,20 +470,29 @@ impl Stack {
         }
     }
 
-    /// Sends a datagram. Returns whether it went: not where it is too long for the MTU, too many packets wait, or the flow is gone.
+    /// Sends a datagram. Returns whether it went: not where too many packets wait, or the flow is gone. One that is too long for the MTU goes
+    /// in pieces to a client here, as from any host, and not at all from here: a proxy may not cut it (RFC 9298, section 3.1).
     pub fn send_datagram(&mut self, flow: FlowId, payload: &[u8], now: Instant) -> bool {
         let Some(udp) = self.udp.get_mut(&flow) else {
             return false;
         };
         let header = if udp.ends.here.is_ipv4() { IPV4 } else { IPV6 };
-        if header + UDP_HEADER + payload.len() > self.settings.mtu {
+        let length = header + UDP_HEADER + payload.len();
+        let is_long = length > self.settings.mtu;
+        if (is_long && !self.settings.intercepts) || length > LONGEST_PACKET {
             self.counts.full += 1;
             return false;
         }
 
         udp.last = now;
         let packet = build::udp(udp.ends.here, udp.ends.there, payload);
-        let sent = self.outgoing.push(packet);
+        let sent = if is_long {
+            self.numbers.packet = self.numbers.packet.wrapping_add(1);
+            let pieces = fragments::cut(&packet, self.settings.mtu, self.numbers.packet);
+            self.outgoing.push_all(pieces)
+        } else {
+            self.outgoing.push(packet)
+        };
         self.counts.full += u64::from(!sent);
         sent
     }

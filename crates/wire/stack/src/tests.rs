@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hermes_proto::ip::{IcmpError, Packet};
+use hermes_proto::ip::{Fragment, IcmpError, Packet};
 use proptest::prelude::*;
 
 use super::*;
@@ -754,6 +754,79 @@ fn a_sender_learns_which_payloads_are_too_large_unless_its_packets_may_be_cut() 
     let sum = hermes_proto::ip::checksum::checksum(&packet[..20]);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     assert!(told(&mut pair, &packet).is_none());
+}
+
+/// The content of the fragments of one packet, put together; each is checked by itself.
+fn gathered(fragments: &[Vec<u8>], mtu: usize) -> Vec<u8> {
+    let is_ipv4 = fragments[0][0] >> 4 == 4;
+    let header = if is_ipv4 { 20 } else { 48 };
+    let numbers = if is_ipv4 { 4..6 } else { 44..48 };
+    let mut content = Vec::new();
+    for (index, fragment) in fragments.iter().enumerate() {
+        let packet = Packet::parse(fragment).unwrap();
+        let expected = if index == 0 {
+            Fragment::First
+        } else {
+            Fragment::Later
+        };
+        assert_eq!(packet.fragment(), expected);
+        assert!(fragment.len() <= mtu);
+        assert_eq!(fragment[numbers.clone()], fragments[0][numbers.clone()]);
+
+        let [high, low] = if is_ipv4 { [6, 7] } else { [42, 43] }.map(|at| fragment[at]);
+        let word = usize::from(u16::from_be_bytes([high, low]));
+        let (offset, more) = match is_ipv4 {
+            true => ((word & 0x1fff) * 8, word & 0x2000 != 0),
+            false => (word & !7, word & 1 != 0),
+        };
+        assert_eq!(offset, content.len());
+        assert_eq!(more, index + 1 < fragments.len());
+        content.extend_from_slice(&fragment[header..]);
+    }
+    content
+}
+
+#[test]
+fn an_answer_that_is_longer_than_the_mtu_goes_in_pieces() {
+    for (from, target) in [
+        ("10.7.0.2", "192.0.2.7:53"),
+        ("fd07::2", "[2001:db8::7]:53"),
+    ] {
+        let mut pair = Pair::new(0, 0);
+        let near = pair.near.open_udp(ip(from), address(target), 3, pair.now);
+        assert!(pair.near.send_datagram(near.unwrap(), b"?", pair.now));
+        pair.turn();
+        let asked = std::iter::from_fn(|| pair.far.poll_event()).find_map(|event| match event {
+            StackEvent::UdpAsked { flow, .. } => Some(flow),
+            _ => None,
+        });
+        let flow = asked.unwrap();
+
+        let header = if from.contains(':') { 48 } else { 28 };
+        assert!(
+            pair.far
+                .send_datagram(flow, &vec![7; 1500 - header], pair.now)
+        );
+        assert_eq!(pair.far.poll_transmit().unwrap().len(), 1500);
+        assert!(!pair.far.has_transmit());
+
+        let mut identifications = Vec::new();
+        for length in [1501 - header, 4000, 65_535 - header] {
+            let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            assert!(pair.far.send_datagram(flow, &payload, pair.now));
+            let pieces: Vec<_> = std::iter::from_fn(|| pair.far.poll_transmit()).collect();
+            assert!(pieces.len() > 1);
+            let datagram = gathered(&pieces, 1500);
+            assert_eq!(datagram[8..], payload, "{from}, {length}");
+            identifications.push(pieces[0][if header == 28 { 5 } else { 47 }]);
+        }
+        assert_eq!(identifications, [1, 2, 3]);
+        assert!(
+            !pair
+                .far
+                .send_datagram(flow, &vec![7; 65_536 - header], pair.now)
+        );
+    }
 }
 
 /// First segments of this many clients.

@@ -61,11 +61,8 @@ const SHORT: SplitCounts = SplitCounts {
     bursts: 5,
 };
 
-/// Open files of a forwarder of ten thousand connections: two sockets each, and pipes between them.
-const OPEN_FILES: u64 = 65_000;
-
-/// Connections beside which bursts are sent where there may not be so many.
-const FEWER: usize = 1000;
+/// Open files of a forwarder that are no sockets of its connections, of which each has two.
+const OTHER_FILES: u64 = 200;
 
 /// Runs the command.
 ///
@@ -100,12 +97,13 @@ fn measure_all(arguments: &SplitArguments, sheet: &mut Sheet) -> Result<()> {
     };
     let mut counts = if options.rounds.short { SHORT } else { LONG };
     let open = hermes_net::os::raise_open_files().unwrap_or_default();
-    if open < OPEN_FILES && counts.beside > FEWER {
+    let most = usize::try_from(open.saturating_sub(OTHER_FILES) / 2)?;
+    if most < counts.beside {
         eprintln!(
-            "hermes-lab: {} connections need {OPEN_FILES} open files, {open} are allowed: {FEWER} are measured",
+            "hermes-lab: {} connections need two open files each, and {open} are allowed: {most} at most are measured",
             counts.beside
         );
-        counts.beside = FEWER;
+        counts.beside = most;
     }
 
     let mut random = fastrand::Rng::with_seed(options.rounds.seed);

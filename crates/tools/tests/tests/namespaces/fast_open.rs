@@ -45,7 +45,10 @@ stream.settimeout(20)
 stream.sendto(request + b"hello", socket.MSG_FASTOPEN, ("10.0.1.2", 1080))
 heard = b""
 while len(heard) < (21 if port == 7000 else 16):
-    data = stream.recv(4096)
+    try:
+        data = stream.recv(4096)
+    except ConnectionResetError:
+        break
     if not data:
         break
     heard += data
@@ -85,17 +88,22 @@ fn counters(topology: &Topology, name: &str) -> [u32; 2] {
     [0, 1].map(|index| said[index].parse().unwrap())
 }
 
+/// Lets the kernels open connections with bytes, and starts the server.
+fn serve(topology: &Topology) -> Running {
+    let allow = "open('/proc/sys/net/ipv4/tcp_fastopen', 'w').write('3')";
+    for name in ["alice", "edge", "server"] {
+        run(topology, name, allow, &[]);
+    }
+    let python = std::env::var("HERMES_PYTHON").unwrap();
+    let mut server = command(topology, "server", &python);
+    let server = server.args(["-c", SERVER]).stdout(Stdio::null()).spawn();
+    Running(server.unwrap())
+}
+
 #[test]
 fn the_first_bytes_open_the_connections_to_the_proxy_and_to_the_target() {
     let topology = networks();
-    let allow = "open('/proc/sys/net/ipv4/tcp_fastopen', 'w').write('3')";
-    for name in ["alice", "edge", "server"] {
-        run(&topology, name, allow, &[]);
-    }
-    let python = std::env::var("HERMES_PYTHON").unwrap();
-    let mut server = command(&topology, "server", &python);
-    let server = server.args(["-c", SERVER]).stdout(Stdio::null()).spawn();
-    let _server = Running(server.unwrap());
+    let _server = serve(&topology);
     let _edge = start(&topology, "edge", EDGE);
     let _alice = start(&topology, "alice", ALICE);
 
@@ -123,4 +131,26 @@ fn the_first_bytes_open_the_connections_to_the_proxy_and_to_the_target() {
 
     // The reply is true all the same: no one listens there.
     assert_eq!(run(&topology, "alice", SIX, &["7001"]), ["5"]);
+}
+
+#[test]
+fn bytes_that_a_function_has_to_see_first_open_no_connection() {
+    let topology = networks();
+    let _server = serve(&topology);
+    let route = "routes: [{ terminate: true, through: [web] }]\n    functions: { web: { sniff: { is: [tls] } } }";
+    let edge = EDGE.replace("routes: [{ terminate: true }]", route);
+    let _edge = start(&topology, "edge", &edge);
+
+    eventually_true("a connection that the function ends", || {
+        run(&topology, "alice", SIX, &["7000"]) == ["0"]
+    });
+    // By then the kernel of the edge has a cookie of the server, if it ever asked for one.
+    assert_eq!(run(&topology, "alice", SIX, &["7000"]), ["0"]);
+    assert_eq!(
+        counters(&topology, "edge")[0],
+        0,
+        "the proxy has opened none"
+    );
+    assert_eq!(counters(&topology, "server")[1], 0);
+    assert!(counters(&topology, "alice")[0] > 0, "the client's own");
 }

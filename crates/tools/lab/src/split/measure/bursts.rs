@@ -10,10 +10,11 @@ use super::downloads::timed;
 use super::{SplitMeasuring, SplitSystem};
 use crate::report::{Figure, median, quantile};
 
-/// Numbers of connections.
-const BESIDE: [(usize, &str); 3] = [
+/// Numbers of connections. The last but one is as many as a forwarder has where 20,000 open files are the most.
+const BESIDE: [(usize, &str); 4] = [
     (100, "128 KB beside 100 connections"),
     (1000, "128 KB beside 1,000 connections"),
+    (9900, "128 KB beside 9,900 connections"),
     (10_000, "128 KB beside 10,000 connections"),
 ];
 
