@@ -1,7 +1,7 @@
 //! The frames of a stream, as events: sealed messages are opened, and signatures checked.
 
 use bytes::Bytes;
-use hermes_certified::{KeyName, Message, Proof, ReplayWindow};
+use hermes_certified::{KeyName, Message, Proof, ReplayWindow, Room};
 use hermes_proto::relay::{Adu, Position};
 
 use crate::channel::Channel;
@@ -25,7 +25,7 @@ impl Receiving {
         Self {
             path: channel.path(),
             channel,
-            window: ReplayWindow::new(SIGNATURES),
+            window: ReplayWindow::new(SIGNATURES, 0),
         }
     }
 
@@ -78,7 +78,10 @@ impl Receiving {
         let signature = proof.verify(&message, &self.channel.keys, now);
         let signature = signature.map_err(|error| error.to_string())?;
         let in_time = ReplayWindow::<()>::check_time(signature.created, now);
-        let taken = in_time.and_then(|()| self.window.take(signature.id(&self.path), now, ()));
+        let taken = in_time.and_then(|()| {
+            self.window
+                .take(signature.id(&self.path), now, (), Room::Shared)
+        });
         taken.map_err(|replay| replay.to_string())?;
         Ok(Some(signature.key.name()))
     }

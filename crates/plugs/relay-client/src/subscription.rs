@@ -30,6 +30,10 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 #[doc(alias = "bound")]
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
+/// Relays that a subscriber is sent to, one after the other, before it takes them for a circle.
+#[doc(alias = "bound")]
+const MAX_REDIRECTS: usize = 4;
+
 /// Milliseconds in which subscribers come to another relay.
 const SPREAD: u64 = 200;
 
@@ -70,6 +74,8 @@ pub struct Subscription {
 struct Waits {
     next: Duration,
     pause: Option<Duration>,
+    /// Redirects since a relay answered.
+    redirects: usize,
 }
 
 /// One stream.
@@ -96,6 +102,7 @@ impl Subscription {
             waits: Waits {
                 next: FIRST_WAIT,
                 pause: None,
+                redirects: 0,
             },
             events: VecDeque::new(),
             is_over: false,
@@ -144,7 +151,22 @@ impl Subscription {
         let was_open = self.silence.is_some();
         match self.attempt().await {
             Ok(()) => {}
-            Err(Trouble::Moved(there)) => self.go_to(there),
+            Err(Trouble::Moved(there)) if self.waits.redirects < MAX_REDIRECTS => {
+                self.waits.redirects += 1;
+                self.go_to(there);
+            }
+            Err(Trouble::Moved(there)) => {
+                self.waits.redirects = 0;
+                let reason = format!("{there}: the relay sends from one to another without an end");
+                if !was_open {
+                    self.is_over = true;
+                    return Err(ClientError::Away(reason));
+                }
+                // Where it began may know better, after a while.
+                self.url = self.channel.url.clone();
+                self.start_over();
+                self.broken(reason);
+            }
             Err(Trouble::Failed(error)) if !was_open => {
                 self.is_over = true;
                 return Err(error);
@@ -210,6 +232,7 @@ impl Subscription {
     }
 
     fn opened(&mut self, subscribed: &Subscribed) {
+        self.waits.redirects = 0;
         // Two signs of life may be missed.
         self.silence = Some(Duration::from_secs(2 * subscribed.heartbeat + 5));
         // Numbers of another life of the channel begin anew; the gap between the two is told by the relay.

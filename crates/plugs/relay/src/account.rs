@@ -37,7 +37,13 @@ impl Account {
     /// Whether it may have so many bytes more.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let used = self.used.load(Ordering::Relaxed) + bytes;
-        used <= FLOOR || (used <= OWNER && self.held.load(Ordering::Relaxed) + bytes <= TOTAL)
+        let fits = || self.held.load(Ordering::Relaxed) + bytes <= TOTAL;
+        self.is_modest(bytes) || (used <= OWNER && fits())
+    }
+
+    /// Whether, with so many bytes more, it has what it may have in any case.
+    pub(crate) fn is_modest(&self, bytes: usize) -> bool {
+        self.used.load(Ordering::Relaxed) + bytes <= FLOOR
     }
 
     /// Bytes that wait for one of its subscriptions.

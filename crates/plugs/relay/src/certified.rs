@@ -9,7 +9,7 @@ mod request;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hermes_certified::{ChannelKeys, NameError, Proof, ReplayWindow, Signature};
+use hermes_certified::{ChannelKeys, NameError, Proof, ReplayWindow, Room, Signature};
 use hermes_plug::refusal::Refusal;
 use hermes_proto::proxy_status::ProxyError;
 use http::StatusCode;
@@ -23,6 +23,10 @@ pub(crate) use request::{Claim, ClaimedMessage, check_digest};
 #[doc(alias = "bound")]
 const SIGNATURES: usize = 500_000;
 
+/// Signatures beyond these, of senders of few: those of a crowd of greedy ones do not refuse them.
+#[doc(alias = "bound")]
+const SIGNATURE_RESERVE: usize = 100_000;
+
 /// Bytes that a signature is counted as while it is remembered.
 const SIGNATURE_COST: usize = 96;
 
@@ -35,7 +39,7 @@ pub(crate) struct Certified {
 impl Default for Certified {
     fn default() -> Self {
         Self {
-            window: Mutex::new(ReplayWindow::new(SIGNATURES)),
+            window: Mutex::new(ReplayWindow::new(SIGNATURES, SIGNATURE_RESERVE)),
             approvals: Mutex::default(),
         }
     }
@@ -52,13 +56,20 @@ impl Certified {
     ) -> Result<(), Refusal> {
         let in_time = ReplayWindow::<Charge>::check_time(signature.created, now);
         in_time.map_err(|replay| denied(&replay))?;
+        let room = match account.is_modest(SIGNATURE_COST) {
+            true => Room::Reserve,
+            false => Room::Shared,
+        };
         let charge = account.charge(SIGNATURE_COST);
         let charge = charge.ok_or_else(|| {
             let details = "too many signatures of this user came within two minutes";
             Refusal::new(ProxyError::ConnectionLimitReached, details)
                 .status(StatusCode::TOO_MANY_REQUESTS)
         })?;
-        let taken = self.window.lock().take(signature.id(channel), now, charge);
+        let taken = self
+            .window
+            .lock()
+            .take(signature.id(channel), now, charge, room);
         taken.map_err(|replay| denied(&replay))
     }
 

@@ -17,7 +17,7 @@ use hermes_plug::{Handler, HandlerRequest, Handling, Response, Settings};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::relay::MEDIA_TYPE;
-use hermes_proto::relay::fields::{DELIVERED, Delivered, FieldError, MOVE, Publish};
+use hermes_proto::relay::fields::{DELIVERED, Delivered, FORWARDED, FieldError, MOVE, Publish};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::account::Account;
@@ -169,6 +169,7 @@ impl Relay {
             wait: wait(fields).unwrap_or(WAIT),
             path: &asked.path.channel,
             opener,
+            is_forwarded: fields.get(FORWARDED).is_some(),
             claim,
         };
         let signed = proof.map(|proof| SignedRequest { fields, proof });

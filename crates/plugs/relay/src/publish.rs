@@ -39,6 +39,8 @@ pub(crate) struct Publishing<'a> {
     pub(crate) path: &'a str,
     /// The way to another relay, where the channel has gone there.
     pub(crate) opener: Opener,
+    /// Whether another relay has sent it here.
+    pub(crate) is_forwarded: bool,
     /// By which the sender may publish, where the channel names keys.
     pub(crate) claim: Claim<'a>,
 }
@@ -200,6 +202,12 @@ impl Publishing<'_> {
     /// Publishes a message for which no one is here: at the relay that has taken the channel over, if there is one.
     async fn elsewhere(&self, draft: Draft) -> Result<Delivered, NotPublished> {
         match self.space.moves.going() {
+            // Two relays that name each other as successor would send it to and fro for ever.
+            Some(_) if self.is_forwarded => {
+                let details =
+                    "the relay that sent this message on is to take the channel over itself";
+                Err(Refusal::new(ProxyError::ProxyLoopDetected, details).into())
+            }
             Some(successor) => {
                 let forwarded = forward(&successor, &self.opener, self.path, draft);
                 forwarded.await.map_err(NotPublished::Refused)

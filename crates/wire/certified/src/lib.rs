@@ -24,7 +24,7 @@ pub use name::{ChannelKeys, KeyName, NameError};
 pub use proof::{MAX_PROOF, Message, Proof, ProofError};
 pub use signature::{SIGNATURE, SIGNATURE_INPUT, Signature, SignatureError};
 pub use statement::{CONTENT_DIGEST, Statement, content_digest};
-pub use window::{LASTS, Replay, ReplayWindow};
+pub use window::{LASTS, Replay, ReplayWindow, Room};
 
 /// Tries arbitrary bytes as everything that this crate reads.
 #[cfg(test)]

@@ -12,6 +12,16 @@ pub struct ReplayWindow<Guard> {
     /// In the order in which they came.
     order: VecDeque<Seen<Guard>>,
     most: usize,
+    reserve: usize,
+}
+
+/// The room that a signature may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// That of all.
+    Shared,
+    /// Also what is kept for senders of few, so that a crowd of greedy ones cannot refuse them.
+    Reserve,
 }
 
 #[derive(Debug)]
@@ -36,13 +46,14 @@ pub enum Replay {
 }
 
 impl<Guard> ReplayWindow<Guard> {
-    /// A window of at most so many signatures.
+    /// A window of at most so many signatures, and of `reserve` more.
     #[must_use]
-    pub fn new(most: usize) -> Self {
+    pub fn new(most: usize, reserve: usize) -> Self {
         Self {
             known: HashSet::new(),
             order: VecDeque::new(),
             most,
+            reserve,
         }
     }
 
@@ -61,13 +72,17 @@ impl<Guard> ReplayWindow<Guard> {
     ///
     /// # Errors
     /// It came already, or there is no room.
-    pub fn take(&mut self, id: [u8; 16], now: u64, guard: Guard) -> Result<(), Replay> {
+    pub fn take(&mut self, id: [u8; 16], now: u64, guard: Guard, room: Room) -> Result<(), Replay> {
         self.forget(now);
         if self.known.contains(&id) {
             return Err(Replay::Known);
         }
         // Forgetting an earlier one for it would let that one come again.
-        if self.order.len() >= self.most {
+        let most = match room {
+            Room::Shared => self.most,
+            Room::Reserve => self.most + self.reserve,
+        };
+        if self.order.len() >= most {
             return Err(Replay::Full);
         }
         self.known.insert(id);
@@ -110,7 +125,7 @@ mod tests {
     #[test]
     fn nothing_is_taken_twice_whenever_it_comes_and_little_is_remembered() {
         let mut random = fastrand::Rng::with_seed(37);
-        let mut window = ReplayWindow::new(100_000);
+        let mut window = ReplayWindow::new(100_000, 0);
         let mut taken = HashSet::new();
         let mut now = 10_000_u64;
         let mut sent: Vec<(u64, [u8; 16])> = Vec::new();
@@ -127,7 +142,7 @@ mod tests {
             };
             sent.push((created, id));
             let is_good = ReplayWindow::<()>::check_time(created, now).is_ok()
-                && window.take(id, now, ()).is_ok();
+                && window.take(id, now, (), Room::Shared).is_ok();
             if is_good {
                 assert!(taken.insert(id), "{id:?} was taken twice");
             }
@@ -140,11 +155,14 @@ mod tests {
 
     #[test]
     fn a_full_window_refuses_instead_of_forgetting() {
-        let mut window = ReplayWindow::new(1);
-        assert_eq!(window.take([1; 16], 0, ()), Ok(()));
-        assert_eq!(window.take([2; 16], 0, ()), Err(Replay::Full));
-        assert_eq!(window.take([1; 16], 120, ()), Err(Replay::Known));
-        assert_eq!(window.take([2; 16], 121, ()), Ok(()));
+        let mut window = ReplayWindow::new(1, 1);
+        let mut take = |id, now, room| window.take([id; 16], now, (), room);
+        assert_eq!(take(1, 0, Room::Shared), Ok(()));
+        assert_eq!(take(2, 0, Room::Shared), Err(Replay::Full));
+        assert_eq!(take(3, 0, Room::Reserve), Ok(()));
+        assert_eq!(take(4, 0, Room::Reserve), Err(Replay::Full));
+        assert_eq!(take(1, 120, Room::Shared), Err(Replay::Known));
+        assert_eq!(take(2, 121, Room::Shared), Ok(()));
         assert_eq!(ReplayWindow::<()>::check_time(0, 61), Err(Replay::Stale));
         assert_eq!(ReplayWindow::<()>::check_time(121, 60), Err(Replay::Stale));
     }

@@ -9,7 +9,9 @@ use hermes_plug::Opener;
 use hermes_plug::refusal::Refusal;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
-use hermes_proto::relay::fields::{DELIVERED, Delivered, MOVE, Move, PUBLISH, Subscribed};
+use hermes_proto::relay::fields::{
+    DELIVERED, Delivered, FORWARDED, MOVE, Move, PUBLISH, Subscribed,
+};
 use hermes_proto::relay::{Adu, MEDIA_TYPE, Position, RelayFrame};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
@@ -135,6 +137,8 @@ pub(crate) async fn forward(
         )
     };
     let mut head = request(successor, path).ok_or_else(unwritable)?;
+    head.fields
+        .insert(FORWARDED, HeaderValue::from_static("?1"));
     if let Some(value) = draft.how.value() {
         head.fields.insert(PUBLISH, value);
     }

@@ -27,6 +27,9 @@ use crate::space::Space;
 #[doc(alias = "bound")]
 const MAX_RELAY: usize = 255;
 
+/// How far the clock of a relay may be from ours, at least.
+const VALID: Duration = Duration::from_mins(1);
+
 /// Where relays and clients of a node meet: one table for all its routes.
 #[derive(Default)]
 pub(crate) struct Meeting {
@@ -132,13 +135,13 @@ impl Rendezvous {
         }
         // By the clock of the relay, within that of ours: a table that was lost must not take old ones for new.
         let now = seconds() * 1000;
-        let lost_after = u64::try_from(rules.lost_after.as_millis()).unwrap_or(u64::MAX);
-        if time.abs_diff(now) > lost_after.max(60_000) {
+        let valid = rules.lost_after.max(VALID);
+        if u128::from(time.abs_diff(now)) > valid.as_millis() {
             return forged("the heartbeat is too old, or of the future: is the clock right?");
         }
         let mut state = self.meeting.state.lock();
         state.lost_after = state.lost_after.max(rules.lost_after);
-        if !state.table.beat(relay, *time, Instant::now()) {
+        if !state.table.beat(relay, *time, valid, Instant::now()) {
             return forged("the heartbeat came already, or there are too many relays");
         }
         let head = ResponseHead::new(StatusCode::NO_CONTENT);

@@ -60,8 +60,9 @@ pub(super) struct Question<'a> {
 }
 
 impl Table {
-    /// A relay has said that it is there, at this time by its own clock; whether that was news. One that comes again is none.
-    pub(super) fn beat(&mut self, relay: &str, time: u64, now: Instant) -> bool {
+    /// A relay has said that it is there, at this time by its own clock; whether that was news. One that comes again is none. Those who may be
+    /// repeated are at most `valid` away from our clock.
+    pub(super) fn beat(&mut self, relay: &str, time: u64, valid: Duration, now: Instant) -> bool {
         if let Some(known) = self.relays.get_mut(relay) {
             let is_later = time > known.time;
             if is_later {
@@ -69,6 +70,11 @@ impl Table {
                 known.heard = now;
             }
             return is_later;
+        }
+        if self.relays.len() >= RELAYS {
+            // One that has been silent for so long makes room: none of its heartbeats can be repeated.
+            let is_kept = |heard: Instant| now.saturating_duration_since(heard) <= 2 * valid;
+            self.relays.retain(|_, beat| is_kept(beat.heard));
         }
         if self.relays.len() >= RELAYS {
             return false;
@@ -176,6 +182,8 @@ mod tests {
 
     const LOST: Duration = Duration::from_secs(12);
 
+    const VALID: Duration = Duration::from_mins(1);
+
     fn question<'a>(channel: &'a str, owner: &'a Arc<str>) -> Question<'a> {
         Question {
             channel,
@@ -194,7 +202,7 @@ mod tests {
         let start = Instant::now();
         assert_eq!(table.relay(&question("/x", &owner), start), None);
         for relay in ["a", "b", "c"] {
-            assert!(table.beat(relay, 1, start));
+            assert!(table.beat(relay, 1, VALID, start));
         }
         let near: Arc<str> = "b".into();
         let asked = Question {
@@ -221,11 +229,11 @@ mod tests {
         assert!(table.relay(&unknown, start).is_some());
 
         let later = start + LOST;
-        assert!(table.beat("a", 2, later));
+        assert!(table.beat("a", 2, VALID, later));
         // A replay of the last word of one that is gone.
-        assert!(!table.beat("b", 1, later));
+        assert!(!table.beat("b", 1, VALID, later));
         assert_eq!(table.relay(&asked, later).as_deref(), Some("a"));
-        assert!(table.beat("b", 2, later));
+        assert!(table.beat("b", 2, VALID, later));
         assert_eq!(table.relay(&asked, later).as_deref(), Some("a"));
     }
 
@@ -237,7 +245,7 @@ mod tests {
         let relays = ["a", "b", "c", "d"];
         relays
             .iter()
-            .for_each(|relay| assert!(table.beat(relay, 1, start)));
+            .for_each(|relay| assert!(table.beat(relay, 1, VALID, start)));
         let all = |table: &mut Table, now| -> Vec<Arc<str>> {
             let channels = 0..1000;
             let ask = channels.map(|channel| {
@@ -257,7 +265,7 @@ mod tests {
         }
         let later = start + LOST;
         for relay in &relays[..3] {
-            assert!(table.beat(relay, 2, later));
+            assert!(table.beat(relay, 2, VALID, later));
         }
         let after = all(&mut table, later);
         for (before, after) in before.iter().zip(&after) {
@@ -270,7 +278,7 @@ mod tests {
     fn one_who_asks_for_very_many_channels_leaves_room_for_others_and_is_served() {
         let mut table = Table::default();
         let start = Instant::now();
-        assert!(table.beat("a", 1, start) && table.beat("b", 1, start));
+        assert!(table.beat("a", 1, VALID, start) && table.beat("b", 1, VALID, start));
         let greedy: Arc<str> = "greedy".into();
         for channel in 0..OF_ONE + 500 {
             let name = format!("/c/{channel}");
@@ -286,5 +294,21 @@ mod tests {
         assert_eq!(table.channels.len(), OF_ONE + 1);
         table.tick(start + KEPT);
         assert!(table.channels.is_empty() && table.owned.is_empty() && table.relays.is_empty());
+    }
+
+    #[test]
+    fn relays_that_are_silent_make_room_once_nothing_of_them_can_be_repeated() {
+        let mut table = Table::default();
+        let start = Instant::now();
+        for relay in 0..RELAYS {
+            assert!(table.beat(&relay.to_string(), 1, VALID, start));
+        }
+        assert!(!table.beat("new", 1, VALID, start + 2 * VALID));
+        let later = start + 2 * VALID + LOST;
+        assert!(table.beat("0", 2, VALID, start + VALID));
+        assert!(table.beat("new", 1, VALID, later));
+        // One that spoke since has kept its place, and its heartbeats are still known.
+        assert!(!table.beat("0", 2, VALID, later));
+        assert_eq!(table.sizes(2 * VALID, later), (2, 0));
     }
 }

@@ -5,6 +5,7 @@
 //! Hermes-Subscribe: timeout=600, at="00c0ffee.4190", recovered=?1, heartbeat=15                   in its answer
 //! Hermes-Publish:   mode=reliable, topic="t", max-age=2, seq=91
 //! Hermes-Move:      hold=20, at="00c0ffee.4190", grant="1795980000.<base64url>"                     from relay to relay
+//! Hermes-Forwarded: ?1                                                                              from relay to relay
 //! Hermes-Delivered: receivers=12, enqueued=11, dropped=1, exact=?1, at="00c0ffee.4191"
 //! ```
 
@@ -28,6 +29,9 @@ pub const MOVE: HeaderName = HeaderName::from_static("hermes-move");
 
 /// The field of a relay that tells a rendezvous that it is there.
 pub const HEARTBEAT: HeaderName = HeaderName::from_static("hermes-heartbeat");
+
+/// The field of a message that a relay has sent on, because its channel has gone elsewhere: the next one sends it no further.
+pub const FORWARDED: HeaderName = HeaderName::from_static("hermes-forwarded");
 
 /// A field of the relay that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
