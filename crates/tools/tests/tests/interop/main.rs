@@ -22,6 +22,7 @@ mod pacing;
 mod packaging;
 mod proxy_protocol;
 mod rego_cases;
+mod relay;
 mod retry;
 mod slow;
 mod smuggling;

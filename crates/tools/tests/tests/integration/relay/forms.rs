@@ -1,13 +1,11 @@
 //! Messages in the form that each subscriber accepts, over each version of HTTP.
 
-use std::net::SocketAddr;
-
-use hermes_tests::{Node, Pki, curl, program};
-
-use crate::http3::overlay::{VERSIONS, upstream};
+use hermes_tests::{curl, program};
 
 use super::subscriber::Subscriber;
+use super::versions::Hub;
 use super::{channel, relay};
+use crate::http3::overlay::VERSIONS;
 
 /// The media types, and the message `hi` in each of them.
 const FORMS: [(&str, &str); 6] = [
@@ -41,25 +39,15 @@ fn each_subscriber_gets_a_message_in_the_form_that_it_accepts() {
 
 #[test]
 fn publishers_and_subscribers_may_speak_any_version_of_http() {
-    let pki = Pki::new();
-    let tls = pki.issue(&["127.0.0.1"]).yaml();
-    let node = Node::start(
-        "relay",
-        &format!(
-            r"
-            listeners: {{ web: {{ http: 127.0.0.1:0, tls: {{ {tls} }} }} }}
-            routes: [ {{ handle: relay }} ]
-            "
-        ),
-    );
-    let entry = Node::start("entry", &entry(&pki, node.address("web")));
+    let hub = Hub::start("");
+    let ways = VERSIONS.map(|version| hub.way(version));
     let url = "http://relay.test/c/x";
-    let subscribers = VERSIONS.map(|version| {
-        let proxy = entry.url(&format!("v{version}"));
+    let subscribers = ways.each_ref().map(|way| {
+        let proxy = way.url("web");
         Subscriber::begin(url, &["-x", &proxy])
     });
-    for version in VERSIONS {
-        let proxy = entry.url(&format!("v{version}"));
+    for (version, way) in VERSIONS.iter().zip(&ways) {
+        let proxy = way.url("web");
         let message = format!("by HTTP/{version}");
         let sent = curl(&["-x", &proxy, "-d", &message, url]);
         assert_eq!(sent.text(), "receivers: 3\n", "{sent:?}");
@@ -69,19 +57,9 @@ fn publishers_and_subscribers_may_speak_any_version_of_http() {
     }
     for version in VERSIONS {
         let protocol = format!("h{version}");
-        node.record(|record| record["protocol"] == protocol.as_str());
+        hub.node
+            .record(|record| record["protocol"] == protocol.as_str());
     }
-}
-
-/// A node that speaks each version to the relay, one for each of its listeners.
-fn entry(pki: &Pki, relay: SocketAddr) -> String {
-    let each = |form: &dyn Fn(u8) -> String| VERSIONS.map(form).join(", ");
-    let listeners = each(&|version| format!("v{version}: {{ http: 127.0.0.1:0 }}"));
-    let routes =
-        each(&|version| format!("{{ match: {{ listener: v{version} }}, to: v{version} }}"));
-    let upstreams =
-        each(&|version| format!("v{version}: {}", upstream(pki, relay, &version.to_string())));
-    format!("listeners: {{ {listeners} }}\nroutes: [ {routes} ]\nupstreams: {{ {upstreams} }}\n")
 }
 
 #[test]

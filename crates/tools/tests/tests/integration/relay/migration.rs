@@ -145,6 +145,9 @@ fn go_along(native: u64, browsers: u64, messages: u32) {
 
     // Who comes by the old name is sent there, and hears of the messages of all.
     let new = super::subscriber::Subscriber::begin(&channel(here.address("web")), &["-L"]);
+    eventually_true("the other relay answers", || {
+        new.head().contains("HTTP/1.1 200")
+    });
     let published = curl(&["-d", "by the old name", &channel(here.address("web"))]);
     assert_eq!(
         published.text(),

@@ -13,6 +13,7 @@ mod sealed;
 mod secrets;
 mod subscriber;
 mod subscriptions;
+mod versions;
 
 use std::net::SocketAddr;
 

@@ -63,6 +63,11 @@ impl Subscriber {
         String::from_utf8_lossy(&read).into_owned()
     }
 
+    /// Bytes that have come.
+    pub fn length(&self) -> u64 {
+        fs::metadata(self.folder.path().join("body")).map_or(0, |file| file.len())
+    }
+
     /// Waits until this has come, somewhere.
     pub fn sees(&self, wanted: &str) -> String {
         eventually(wanted, || {

@@ -150,14 +150,14 @@ fn reloads_drop_no_subscriber_and_rules_that_deny_one_end_its_stream() {
     let node = Node::start("relay", &yaml(open));
     let url = channel(node.address("web"));
     let mut subscriber = Subscriber::begin(&url, &[]);
-    for count in 0..20 {
+    for count in 0..100 {
         let (status, report) = node.reload(&yaml(&format!("{open}# {count}\n")));
         assert_eq!(status, 200, "{report}");
         let sent = curl(&["-d", &format!("message {count}."), &url]);
         assert_eq!(sent.text(), "receivers: 1\n");
     }
-    let text = subscriber.sees("message 19.");
-    assert_eq!(text.lines().count(), 20);
+    let text = subscriber.sees("message 99.");
+    assert_eq!(text.lines().count(), 100);
 
     let closed = "policy: { default: allow, rules: [ { deny: true, match: { method: GET } } ] }\n";
     let (status, report) = node.reload(&yaml(closed));
