@@ -1,19 +1,22 @@
 //! `hermes-lab video`: RTP from ffmpeg over a link that loses packets, by itself and through tunnels that mend losses, in namespaces.
 //!
 //! - `picture`: the film, its sender and its receiver, and the errors in the received one. `tap`: when packets passed.
+//! - `paper`: the nodes of the paper's topology. `video_server`: the server that is asked for the film there.
 //! - `stage`: server, link and viewer. `systems`: the carriers of packets over the link. `goals`: the promised figures.
 
 mod goals;
+mod paper;
 mod picture;
 mod plot;
 mod stage;
 mod systems;
 mod tap;
+mod video_server;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::emulator::{Loss, Profile, Rate};
 use crate::options::Options;
@@ -30,6 +33,9 @@ pub struct VideoArguments {
     /// Only these systems. Default: all whose programs are installed.
     #[arg(long, value_delimiter = ',')]
     systems: Vec<VideoSystem>,
+    /// Only cases whose names begin so, as "1 % lost in bursts".
+    #[arg(long)]
+    case: Option<String>,
     /// Seconds of the film. Default: 60; 10 in a short run.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=600))]
     seconds: Option<u32>,
@@ -121,11 +127,15 @@ fn measure_all(arguments: &VideoArguments, sheet: &mut Sheet) -> Result<()> {
         false => arguments.systems.clone(),
         true => VideoSystem::installed(&programs),
     };
-    let cases = if rounds.short {
-        &CASES[SHORT..=SHORT]
-    } else {
-        &CASES[..]
+    let cases = match &arguments.case {
+        Some(name) => CASES
+            .iter()
+            .filter(|case| case.name.starts_with(name))
+            .collect(),
+        None if rounds.short => vec![&CASES[SHORT]],
+        None => Vec::from_iter(&CASES),
     };
+    ensure!(!cases.is_empty(), "no case has this name");
     let seconds = arguments
         .seconds
         .unwrap_or(if rounds.short { 10 } else { 60 });
@@ -133,7 +143,7 @@ fn measure_all(arguments: &VideoArguments, sheet: &mut Sheet) -> Result<()> {
 
     let mut progress = Progress::new(rounds.repeats as usize * cases.len());
     for round in 1..=rounds.repeats {
-        for case in cases {
+        for case in &cases {
             progress.step(&format!("round {round}: {}", case.name));
             let seed = rounds.seed + u64::from(round);
             let measured = measure(case, &systems, &programs, &film, seed);

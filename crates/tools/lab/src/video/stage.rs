@@ -1,6 +1,5 @@
 //! A server, a link and a viewer, with one system between them.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Child;
@@ -10,15 +9,16 @@ use anyhow::{Context, Result, bail};
 
 use super::VideoFigures;
 use super::picture::{self, Film};
-use super::systems::{VideoCommand, VideoPrograms, VideoSystem};
+use super::systems::{VideoCommand, VideoPlace, VideoPrograms, VideoSystem};
 use super::tap::{self, Tap};
+use super::video_server::VideoServer;
 use crate::emulator::Profile;
 use crate::emulator::wire::{End, Wire};
 use crate::pki::Pki;
 use crate::process::Process;
 use crate::topology::{Namespace, Topology};
 
-const SERVER: &str = "10.79.1.1";
+pub(super) const SERVER: &str = "10.79.1.1";
 pub(super) const VIEWER: &str = "10.79.1.2";
 
 /// Where ffmpeg sends; where the system takes packets; where it gives them; where ffmpeg receives them.
@@ -46,6 +46,8 @@ pub(super) struct VideoStage {
     taps: [Tap; 2],
     receiver: Process,
     sender: Option<Child>,
+    /// The server that is asked for the film; others send it by themselves.
+    video_server: Option<VideoServer>,
     _nodes: Vec<Process>,
     _link: Wire,
     topology: Topology,
@@ -92,14 +94,19 @@ impl VideoStage {
         ];
 
         let mut nodes = Vec::new();
-        if let Some([at_server, at_viewer]) = system.commands(programs, folder.path()) {
-            let ends = [(viewer, at_viewer, LINK_PORT), (server, at_server, ENTRY)];
-            for (namespace, command, port) in ends {
-                let mut node = start(namespace, &command, folder.path(), port)?;
-                listens(namespace, port, &mut node)?;
-                nodes.push(node);
-            }
+        for command in system.commands(programs, folder.path())? {
+            let namespace = match command.place {
+                VideoPlace::Server => server,
+                VideoPlace::Viewer => viewer,
+            };
+            let mut node = start(namespace, &command, folder.path())?;
+            listens(namespace, command.port, &mut node)?;
+            nodes.push(node);
         }
+        let video_server = match system {
+            VideoSystem::Paper => Some(VideoServer::begin(server)?),
+            _ => None,
+        };
         open(server, &taps[1])?;
         Ok(Self {
             system,
@@ -107,6 +114,7 @@ impl VideoStage {
             taps,
             receiver,
             sender: None,
+            video_server,
             _nodes: nodes,
             _link: link,
             topology,
@@ -114,11 +122,14 @@ impl VideoStage {
         })
     }
 
-    /// Begins to send the film.
+    /// Begins to send the film, once it was asked for.
     ///
     /// # Errors
-    /// ffmpeg cannot be started.
+    /// It cannot be asked for, or ffmpeg cannot be started.
     pub(super) fn play(&mut self, film: &Film) -> Result<()> {
+        if let Some(video_server) = &self.video_server {
+            video_server.ask(self.topology.namespace("viewer")?)?;
+        }
         let server = self.topology.namespace("server")?;
         let mut command = server.command("ffmpeg");
         let command = command.args(film.sending(SENT));
@@ -173,16 +184,8 @@ fn link(topology: &Topology, profile: &Profile, seed: u64) -> Result<Wire> {
     Wire::lay(end("server", near)?, end("viewer", far)?, seed)
 }
 
-fn start(
-    namespace: &Namespace,
-    command: &VideoCommand,
-    folder: &Path,
-    port: u16,
-) -> Result<Process> {
-    if let Some((file, text)) = &command.configuration {
-        fs::write(file, text)?;
-    }
-    let name = format!("node-{port}");
+fn start(namespace: &Namespace, command: &VideoCommand, folder: &Path) -> Result<Process> {
+    let name = format!("node-{}", command.port);
     Process::start_in(
         Some(namespace),
         &name,
@@ -212,7 +215,7 @@ fn listens(namespace: &Namespace, port: u16, process: &mut Process) -> Result<()
     for _ in 0..START_LIMIT.as_millis() / step.as_millis() {
         process.check()?;
         let filter = format!("sport = :{port}");
-        if !namespace.run(&["ss", "-Huaan", &filter])?.trim().is_empty() {
+        if !namespace.run(&["ss", "-Htuan", &filter])?.trim().is_empty() {
             return Ok(());
         }
         std::thread::sleep(step);

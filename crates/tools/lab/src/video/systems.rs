@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::paper;
 use super::stage::{ENTRY, EXIT, LINK_PORT, VIEWER};
 use crate::pki::{PROXY, Pki};
 
@@ -21,6 +22,10 @@ pub enum VideoSystem {
     Parity,
     /// The same that chooses by itself.
     Auto,
+    /// The same with a stream of QUIC for each group of datagrams.
+    Groups,
+    /// The topology of the paper, over HTTP/2: authorised names, two distributors that decide, and a way back by `attach`.
+    Paper,
     /// SRT.
     Srt,
 }
@@ -31,12 +36,54 @@ pub(super) struct VideoPrograms {
     pub srt: PathBuf,
 }
 
+/// An end of the link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum VideoPlace {
+    Server,
+    Viewer,
+}
+
 /// A program at one end of the link.
 pub(super) struct VideoCommand {
+    pub place: VideoPlace,
+    /// The port that it listens at.
+    pub port: u16,
     pub program: PathBuf,
     pub words: Vec<String>,
-    /// A configuration, which is written to the file that the words name.
-    pub configuration: Option<(PathBuf, String)>,
+}
+
+/// A node at one end of the link.
+pub(super) struct VideoNode {
+    place: VideoPlace,
+    name: String,
+    port: u16,
+    yaml: String,
+}
+
+impl VideoNode {
+    /// A node that listens at this port, among others.
+    pub(super) fn at(place: VideoPlace, name: &str, port: u16, yaml: &str) -> Self {
+        Self {
+            place,
+            name: name.to_owned(),
+            port,
+            yaml: format!(
+                "version: 1\nnode: {name}\nadmin: {{ socket: {name}.sock }}\nlog: {{ level: warn, access: off }}\nworkers: 1\n{yaml}"
+            ),
+        }
+    }
+
+    /// Writes its file: the command that runs it.
+    fn command(self, programs: &VideoPrograms, folder: &Path) -> std::io::Result<VideoCommand> {
+        let file = folder.join(format!("{}.yaml", self.name));
+        std::fs::write(&file, self.yaml)?;
+        Ok(VideoCommand {
+            place: self.place,
+            port: self.port,
+            program: programs.hermes.clone(),
+            words: vec!["run".to_owned(), file.to_string_lossy().into_owned()],
+        })
+    }
 }
 
 /// How long systems wait for a lost packet, in milliseconds.
@@ -44,13 +91,15 @@ const WITHIN: u32 = 300;
 
 impl VideoSystem {
     /// All systems, in the order of the table.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Direct,
         Self::Http2,
         Self::Http3,
         Self::Retransmit,
         Self::Parity,
         Self::Auto,
+        Self::Groups,
+        Self::Paper,
         Self::Srt,
     ];
 
@@ -63,6 +112,8 @@ impl VideoSystem {
             Self::Retransmit => "retransmit",
             Self::Parity => "parity",
             Self::Auto => "auto",
+            Self::Groups => "groups",
+            Self::Paper => "paper",
             Self::Srt => "srt",
         }
     }
@@ -78,20 +129,37 @@ impl VideoSystem {
         Self::ALL.into_iter().filter(is_there).collect()
     }
 
-    /// The programs at the server's end and at the viewer's; none for packets that go by themselves.
+    /// The programs at both ends, in the order of their start; none for packets that go by themselves.
+    ///
+    /// # Errors
+    /// A configuration cannot be written.
     pub(super) fn commands(
         self,
         programs: &VideoPrograms,
         folder: &Path,
-    ) -> Option<[VideoCommand; 2]> {
+    ) -> std::io::Result<Vec<VideoCommand>> {
+        let nodes = match self {
+            Self::Direct => Vec::new(),
+            Self::Srt => return Ok(srt(programs).into()),
+            Self::Paper => paper::nodes(folder)?,
+            tunnel => tunnel.nodes(folder),
+        };
+        let commands = nodes.into_iter();
+        commands
+            .map(|node| node.command(programs, folder))
+            .collect()
+    }
+
+    /// The two nodes of a tunnel.
+    fn nodes(self, folder: &Path) -> Vec<VideoNode> {
         let (http, loss) = match self {
-            Self::Direct => return None,
-            Self::Srt => return Some(srt(programs)),
+            Self::Direct | Self::Srt | Self::Paper => return Vec::new(),
             Self::Http2 => (2, "plain"),
             Self::Http3 => (3, "plain"),
             Self::Retransmit => (3, "retransmit"),
             Self::Parity => (3, "parity"),
             Self::Auto => (3, "auto"),
+            Self::Groups => (3, "groups"),
         };
         // CUBIC takes the link's losses for congestion, and would send less than the film has.
         let congestion = if http == 3 { "congestion: off, " } else { "" };
@@ -109,20 +177,10 @@ impl VideoSystem {
             pki.cert(PROXY).display(),
             pki.key(PROXY).display(),
         );
-        let node = |name: &str, yaml: String| {
-            let file = folder.join(format!("{name}.yaml"));
-            VideoCommand {
-                program: programs.hermes.clone(),
-                words: vec!["run".to_owned(), file.to_string_lossy().into_owned()],
-                configuration: Some((
-                    file,
-                    format!(
-                        "version: 1\nadmin: {{ socket: {name}.sock }}\nlog: {{ level: warn, access: off }}\nworkers: 1\n{yaml}"
-                    ),
-                )),
-            }
-        };
-        Some([node("server", server), node("viewer", viewer)])
+        vec![
+            VideoNode::at(VideoPlace::Viewer, "viewer", LINK_PORT, &viewer),
+            VideoNode::at(VideoPlace::Server, "server", ENTRY, &server),
+        ]
     }
 }
 
@@ -134,19 +192,24 @@ fn loss_key(word: &str) -> String {
 }
 
 fn srt(programs: &VideoPrograms) -> [VideoCommand; 2] {
-    let command = |from: String, to: String| VideoCommand {
+    let command = |place, port, from: String, to: String| VideoCommand {
+        place,
+        port,
         program: programs.srt.clone(),
         words: vec!["-quiet".to_owned(), from, to],
-        configuration: None,
     };
     [
         command(
-            format!("udp://127.0.0.1:{ENTRY}"),
-            format!("srt://{VIEWER}:{LINK_PORT}?latency={WITHIN}"),
-        ),
-        command(
+            VideoPlace::Viewer,
+            LINK_PORT,
             format!("srt://:{LINK_PORT}?mode=listener&latency={WITHIN}"),
             format!("udp://127.0.0.1:{EXIT}"),
+        ),
+        command(
+            VideoPlace::Server,
+            ENTRY,
+            format!("udp://127.0.0.1:{ENTRY}"),
+            format!("srt://{VIEWER}:{LINK_PORT}?latency={WITHIN}"),
         ),
     ]
 }

@@ -87,7 +87,8 @@ struct TapSigns {
     opened: Arc<AtomicBool>,
 }
 
-fn enter(path: &std::fs::File) -> Result<()> {
+/// Has this thread enter a namespace.
+pub(super) fn enter(path: &std::fs::File) -> Result<()> {
     use std::os::fd::AsFd;
 
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
