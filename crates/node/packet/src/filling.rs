@@ -89,6 +89,12 @@ impl<'a> Filling<'a> {
         filling
     }
 
+    /// Whether lost datagrams are recovered at the side that this leads to.
+    pub(crate) fn is_recovered(&self) -> bool {
+        let changes = self.changes.as_deref();
+        changes.is_some_and(|changes| changes.recovery.to.is_some())
+    }
+
     /// The same, with these changes of its datagrams.
     pub(crate) fn through(self, changes: &'a mut DatagramChanges) -> Self {
         Self {

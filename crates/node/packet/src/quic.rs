@@ -34,8 +34,9 @@ impl PacketDirection<'_> {
         to: &CapsuleSink,
         quic: &DatagramSender,
     ) -> Result<(), Broken> {
-        // The connection is silent, so datagrams sent now might be lost: they are kept meanwhile.
-        if quic.is_silent() {
+        // The connection is silent, so datagrams sent now might be lost: they are kept meanwhile. Recovered ones are not: lost ones are sent again,
+        // and a burst of losses that takes acknowledgements alone would make all of them late.
+        if quic.is_silent() && !filling.is_recovered() {
             filling.keep();
             // Rare, as room for it would be in each tunnel.
             let mut heard = Box::pin(self.heard(&to.stream, quic));

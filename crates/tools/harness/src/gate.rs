@@ -28,6 +28,8 @@ pub struct Gate {
 #[derive(Debug)]
 struct Udp {
     open: AtomicBool,
+    /// Whether datagrams of the node go on to clients.
+    answers: AtomicBool,
     /// Clients of earlier times are not let through.
     time: AtomicUsize,
     /// How often the addresses of clients, as the node sees them, were changed.
@@ -80,6 +82,7 @@ impl Gate {
         let address = udp.local_addr().unwrap();
         let open = Arc::new(Udp {
             open: AtomicBool::new(true),
+            answers: AtomicBool::new(true),
             time: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             loss: AtomicUsize::new(0),
@@ -120,6 +123,11 @@ impl Gate {
     /// Lets UDP through, or not.
     pub fn let_udp(&self, through: bool) {
         self.udp.open.store(through, Ordering::Relaxed);
+    }
+
+    /// Lets datagrams of the node through to clients, or not.
+    pub fn let_udp_answers(&self, through: bool) {
+        self.udp.answers.store(through, Ordering::Relaxed);
     }
 
     /// Loses so many of a hundred datagrams from now on, in each direction.
@@ -253,7 +261,8 @@ async fn answers(
         let Ok(length) = from.recv(&mut room).await else {
             continue;
         };
-        if !udp.lets(time) || udp.loses() {
+        let is_let = udp.lets(time) && udp.answers.load(Ordering::Relaxed);
+        if !is_let || udp.loses() {
             continue;
         }
 

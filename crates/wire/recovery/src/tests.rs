@@ -259,6 +259,21 @@ fn auto_sends_again_where_there_is_time_and_no_parity() {
 }
 
 #[test]
+fn bursts_that_take_reports_and_probes_too_lose_nothing() {
+    for burst in [5, 10] {
+        let bursts = PathModel {
+            burst,
+            ..path(10, 10 * MS)
+        };
+        for seed in 0..5 {
+            let outcome = run(bursts, RecoverySettings::auto(300 * MS, 5), seed);
+            assert_eq!(outcome.lost(), 0, "bursts of {burst}");
+            assert!(outcome.longest() <= 310 * MS, "{:?}", outcome.longest());
+        }
+    }
+}
+
+#[test]
 fn disorder_and_repeats_change_nothing() {
     let disorder = PathModel {
         disorder: 100,
