@@ -44,12 +44,12 @@ class Client(QuicConnectionProtocol):
             (":method", "GET"), (":scheme", "http"), (":authority", authority), (":path", "/"), end=True
         )
 
-    def tunnel(self, address, target):
+    def tunnel(self, address, target, *more):
         host, port = target.split(":")
         path = f"/.well-known/masque/udp/{host}/{port}/"
         return self.ask(
             (":method", "CONNECT"), (":protocol", "connect-udp"), (":scheme", "https"), (":authority", address),
-            (":path", path), ("capsule-protocol", "?1"), end=False
+            (":path", path), ("capsule-protocol", "?1"), *more, end=False
         )  # fmt: skip
 
 
@@ -142,6 +142,59 @@ async def datagrams(clients, address, authority, streams):
     sys.stdin.read()
 
 
+def frame(number):
+    """A frame of recovery: a datagram far ahead, behind or again, parity of no block, a probe, a report that asks for everything, or no frame."""
+    tag = (number // 5000 % 2).to_bytes(2, "big")
+    low = (number * 2654435761 % 2**32).to_bytes(4, "big")
+    bodies = (
+        b"\x00" + tag + (number % 100).to_bytes(4, "big") + bytes(900),
+        b"\x00" + tag + low + bytes(900),
+        b"\x01" + tag + low + b"\xff" + bytes(900),
+        b"\x02" + tag + low + bytes((32, 32, number % 32)) + bytes(900),
+        b"\x03" + tag + low + low + b"\xff\xff",
+        b"\x04" + tag + low + low + b"".join(n.to_bytes(4, "big") + b"\xff" for n in range(0, 64 * 255, 255)),
+        b"\x09" + tag,
+    )
+    return bodies[number % len(bodies)]
+
+
+async def frames(clients, address, authority, streams):
+    """Sends forged frames of recovery into tunnels, and says when they are on their way."""
+    (client,) = clients
+    asked = ("hermes-datagram-recovery", "4;within=10000")
+    tunnels = [client.tunnel(address, authority, asked) for _ in range(streams)]
+    client.transmit()
+    await asyncio.wait_for(client.ping(), PATIENCE)
+    for number in range(DATAGRAMS):
+        client.http.send_datagram(tunnels[number % streams], b"\x04" + frame(number // streams))
+        if number % 20 == 0:
+            client.transmit()
+            await asyncio.sleep(0)
+    await asyncio.wait_for(client.ping(), PATIENCE)
+    say({"sent": DATAGRAMS})
+    sys.stdin.read()
+
+
+async def groups(clients, address, authority, streams):
+    """Sends groups of datagrams of no session, of an own one but cut, and empty, as fast as it may; says what that was answered with."""
+    (client,), sent = clients, 0
+    kind = b"\xa8\x67\x72\x70"
+    client.tunnel(address, authority)
+    client.transmit()
+    await asyncio.wait_for(client.ping(), PATIENCE)
+    forged = (kind + b"\x3f\x02\x00x", kind + b"\x00\x41\x00cut", kind + b"\x00", kind + b"\x00\xff" + b"\xff" * 7)
+    while sent < streams and not client.ended.done():
+        for _ in range(10):
+            stream = client._quic.get_next_available_stream_id(is_unidirectional=True)
+            client._quic.send_stream_data(stream, forged[sent % len(forged)], end_stream=True)
+            sent += 1
+        client.transmit()
+        await asyncio.sleep(0.001)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+    say({"sent": sent, "code": await asyncio.wait_for(client.ended, PATIENCE)})
+
+
 async def main(ca, address, authority, how, connections, streams):
     host, port = address.split(":")
     room = {"max_data": ROOM, "max_stream_data": ROOM, "max_datagram_frame_size": 65536}
@@ -150,7 +203,7 @@ async def main(ca, address, authority, how, connections, streams):
     async with asyncio.timeout(60):
         dialled = [connect(host, int(port), configuration=trust, create_protocol=Client) for _ in range(int(connections))]
         clients = [await client.__aenter__() for client in dialled]
-        ways = {f.__name__: f for f in (stop, reset, datagrams, heads, empty, unfinished)}
+        ways = {f.__name__: f for f in (stop, reset, datagrams, frames, groups, heads, empty, unfinished)}
         await ways[how](clients, address, authority, int(streams))
 
 

@@ -19,6 +19,22 @@ pub const LONGEST: Duration = Duration::from_secs(10);
 /// The largest context ID (RFC 9298, section 4; RFC 9000, section 16).
 const MAX_CONTEXT: u64 = (1 << 62) - 1;
 
+/// The name of the field by which the client of a tunnel asks for groups: datagrams that travel in streams of QUIC, one for each group, where a hop
+/// is of HTTP/3. Its value is the bound of time in milliseconds. Each hop agrees for itself, by its settings.
+pub const GROUPS_FIELD: &str = "hermes-datagram-groups";
+
+/// The value of [`GROUPS_FIELD`].
+pub fn format_groups(within: Duration) -> String {
+    within.min(LONGEST).as_millis().to_string()
+}
+
+/// The bound of time in a value of [`GROUPS_FIELD`]; `None` for a value that no client may send. Parameters are ignored.
+pub fn parse_groups(text: &str) -> Option<Duration> {
+    let value = text.split(';').next()?.trim();
+    let within = Duration::from_millis(number(value)?);
+    (!within.is_zero() && within <= LONGEST).then_some(within)
+}
+
 /// The content of the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryOffer {
@@ -76,6 +92,16 @@ mod tests {
         assert_eq!(offer.format(), "4;within=200");
         assert_eq!(RecoveryOffer::parse(&offer.format()), Some(offer));
         assert_eq!(RecoveryOffer::parse(" 4 ; x=1; within=200 "), Some(offer));
+    }
+
+    #[test]
+    fn a_bound_of_groups_is_read_as_it_is_written() {
+        let within = Duration::from_millis(300);
+        assert_eq!(parse_groups(&format_groups(within)), Some(within));
+        assert_eq!(parse_groups(" 300; x=1"), Some(within));
+        for text in ["", "0", "10001", "-1", "x", "1, 2"] {
+            assert_eq!(parse_groups(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::scalar::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum LossRecovery {
-    /// `plain`, `auto`, `retransmit` or `parity`, with the defaults of the rest.
+    /// `plain`, `auto`, `retransmit`, `parity` or `groups`, with the defaults of the rest.
     Word(LossWord),
     /// The word, and bounds.
     Details(LossDetails),
@@ -28,6 +28,9 @@ pub enum LossWord {
     Retransmit,
     /// They are computed from parity, which is sent with the others: no round trip is waited for.
     Parity,
+    /// They travel in streams of QUIC, one for the datagrams of each 10 ms, where a hop is of HTTP/3: QUIC sends lost ones again, and no group waits
+    /// for another.
+    Groups,
 }
 
 /// The means, and its bounds.

@@ -50,7 +50,7 @@ pub struct TunnelDetails {
     /// Connect to the target from here, within `egress`, where the next proxy fails (`fallback`) or is slow (`{ after: 250ms }`). Default: never.
     #[serde(default)]
     pub direct: Option<DirectPath>,
-    /// How tunnels of UDP mend the loss of datagrams, if the node where they end takes part: `plain`, `auto`, `retransmit`, `parity`, or details.
+    /// How tunnels of UDP mend the loss of datagrams, if the node where they end takes part: `plain`, `auto`, `retransmit`, `parity`, `groups`, or details.
     /// Default: plain where they leave, and `auto` where they end and the other node asks for recovery.
     #[serde(default)]
     pub loss: Option<LossRecovery>,

@@ -49,7 +49,7 @@ fn bounds(details: &LossDetails, path: &str, report: &mut Report) {
                 "write a number in between",
             );
         }
-        if [LossWord::Plain, without].contains(&details.by) {
+        if [LossWord::Plain, LossWord::Groups, without].contains(&details.by) {
             report.add(
                 format!("{path}.{key}"),
                 "it has no effect with this `by`",

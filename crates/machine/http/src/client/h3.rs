@@ -382,6 +382,7 @@ async fn run(shared: Arc<Shared>, gone: CancellationToken) {
     let settings = Settings {
         max_field_section: Some(shared.tables.limits.bytes as u64),
         datagrams: true,
+        datagram_groups: true,
         qpack_capacity: shared.tables.announced(),
         ..Settings::default()
     };

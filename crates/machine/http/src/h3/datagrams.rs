@@ -7,11 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use hermes_net::memory::Charge;
 use hermes_net::quic::SentDatagrams;
 use hermes_proto::h3::{Fault, datagram};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::group_sender::GroupSender;
 use super::queue::{Lost, Queue, Total};
 use super::stream_state::StreamState;
 
@@ -89,6 +91,11 @@ impl Registry {
         queue
     }
 
+    /// The queue of a stream that takes datagrams.
+    pub(crate) fn queue(&self, stream: u64) -> Option<Arc<Queue>> {
+        self.known.lock().queues.get(&stream).cloned()
+    }
+
     /// The bytes that wait.
     pub(crate) fn total(&self) -> &Total {
         &self.total
@@ -139,6 +146,9 @@ impl Registry {
     }
 }
 
+/// Bytes that wait to be sent in groups, at most.
+pub const GROUP_MEMORY: usize = GroupSender::MEMORY;
+
 /// Receives the datagrams of one stream.
 #[derive(Debug)]
 pub struct DatagramReceiver(pub(crate) Arc<Queue>);
@@ -180,13 +190,19 @@ impl DatagramSender {
         prefix: &[u8],
         payloads: impl IntoIterator<Item = &'a [u8]>,
     ) -> SentDatagrams {
-        let payloads = payloads.into_iter();
+        let mut payloads = payloads.into_iter();
         // RFC 9297, 2.1: no datagrams once the sending side of the stream is closed.
         if !self.0.is_sending() {
             return SentDatagrams {
                 dropped: payloads.count(),
                 ..SentDatagrams::default()
             };
+        }
+
+        if let Some(groups) = self.0.groups()
+            && let Ok(sent) = groups.send(&self.0, prefix, payloads.by_ref())
+        {
+            return sent;
         }
 
         // One allocation for many datagrams: each is split off and frozen.
@@ -209,6 +225,12 @@ impl DatagramSender {
             }))
     }
 
+    /// Sends them in groups from now on, where the peer takes these: in streams, so that QUIC sends lost ones again. A group that has not
+    /// arrived `within` this time is given up. `charge` is for [`GROUP_MEMORY`] bytes.
+    pub fn group(&self, within: Duration, charge: Charge) {
+        self.0.group(GroupSender::new(within, charge));
+    }
+
     /// Sends payloads that came as datagrams of another stream.
     pub fn forward(&self, payloads: impl IntoIterator<Item = Bytes>) -> SentDatagrams {
         let payloads: Vec<Bytes> = payloads.into_iter().collect();
@@ -220,9 +242,9 @@ impl DatagramSender {
         self.0.shared().connection.datagram_room_for(bytes).await
     }
 
-    /// Whether the connection is silent at the moment: datagrams sent now may be lost.
+    /// Whether the connection is silent at the moment: datagrams sent now may be lost, unless they leave in groups.
     pub fn is_silent(&self) -> bool {
-        self.0.shared().holds_back()
+        self.0.groups().is_none() && self.0.shared().holds_back()
     }
 
     /// Waits while [`Self::is_silent`], at the longest until the connection has ended. Dropping the future loses nothing.

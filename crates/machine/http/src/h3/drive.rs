@@ -15,6 +15,8 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::group_receiver;
+use super::group_sender::GroupWriter;
 use super::instruction_streams::{write_all, write_instructions};
 use super::shared::Shared;
 use crate::h2::{Bucket, Budget, Verdict};
@@ -27,6 +29,12 @@ const UNKNOWN_STREAMS: u32 = 256;
 /// comes to rely on their absence (RFC 9114, 6.2.3).
 #[doc(alias = "bound")]
 const UNKNOWN_STREAMS_A_SECOND: u32 = 1;
+
+/// Groups of datagrams without a use that a client may send at once, and each second.
+const USELESS_GROUPS: Budget = Budget {
+    burst: 256,
+    per_second: 64,
+};
 
 /// Bytes that are taken from such a stream at once.
 const READ: usize = 4096;
@@ -46,6 +54,7 @@ pub(crate) async fn drive(
     tasks.spawn(receive_datagrams(shared.clone()));
     tasks.spawn(write_instructions(shared.clone()));
     let peer = Arc::new(Mutex::new(Peer::new(shared.role, control)));
+    let mut groups = shared.groups.take();
 
     loop {
         tokio::select! {
@@ -58,6 +67,10 @@ pub(crate) async fn drive(
                 Ok(_) => shared.fail(Fault::connection(Code::StreamCreationError, "a server opened a bidirectional stream")),
                 Err(_) => break,
             },
+            group = begun(&mut groups) => drop(tasks.spawn(async move {
+                group.run().await;
+                Ok(())
+            })),
             Some(done) = tasks.join_next() => if let Ok(Err(fault)) = done {
                 shared.fail(fault);
             },
@@ -67,10 +80,24 @@ pub(crate) async fn drive(
     shared.end();
 }
 
+/// The next group of datagrams that is to be written.
+async fn begun(groups: &mut Option<Receiver<GroupWriter>>) -> GroupWriter {
+    let next = match groups {
+        Some(groups) => groups.recv().await,
+        None => None,
+    };
+    match next {
+        Some(group) => group,
+        None => std::future::pending().await,
+    }
+}
+
 /// The common state of the peer's streams.
 struct Peer {
     streams: PeerStreams,
     unknown: Bucket,
+    /// Groups of datagrams that were of no use.
+    groups: Bucket,
     /// Frames of the control stream.
     frames: Bucket,
 }
@@ -86,6 +113,7 @@ impl Peer {
         Self {
             streams: PeerStreams::new(role),
             unknown: Bucket::new(unknown, now),
+            groups: Bucket::new(USELESS_GROUPS, now),
             frames: Bucket::new(control, now),
         }
     }
@@ -101,6 +129,17 @@ impl Peer {
         }
 
         Ok(taken)
+    }
+
+    /// A group of datagrams was of no use. Some come late, behind the end of their session.
+    fn handle_useless_group(&mut self) -> Result<(), Fault> {
+        match self.groups.take(Instant::now().into_std()) {
+            Verdict::Fine => Ok(()),
+            _ => Err(Fault::connection(
+                Code::ExcessiveLoad,
+                "too many groups of datagrams without a use",
+            )),
+        }
     }
 }
 
@@ -188,6 +227,14 @@ async fn read(
     };
 
     match kind {
+        StreamType::DatagramGroup => {
+            let received = group_receiver::receive(&shared, &mut source).await;
+            // A link carries the sessions of many: none ends for another's groups.
+            return match received.is_err() && shared.priorities.order().in_turn {
+                true => peer.lock().handle_useless_group(),
+                false => Ok(()),
+            };
+        }
         StreamType::QpackEncoder => {
             instructions(&mut source, |bytes| shared.tables.encoder_says(bytes)).await?;
         }
@@ -201,14 +248,14 @@ async fn read(
 }
 
 /// A stream with its first bytes read.
-struct Source {
+pub(super) struct Source {
     stream: RecvStream,
     first: Option<Bytes>,
 }
 
 impl Source {
     /// The next bytes; `None` at the end. Waits for ever when the connection has ended, which others see.
-    async fn next(&mut self) -> Option<Bytes> {
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
@@ -217,6 +264,11 @@ impl Source {
             Err(ReadError::Connection(_)) => std::future::pending().await,
             Err(_) => None,
         }
+    }
+
+    /// Tells the peer to stop.
+    pub(super) fn stop(&mut self, code: Code) {
+        self.stream.stop(code.number());
     }
 }
 

@@ -9,6 +9,8 @@ mod datagrams;
 pub(crate) mod drive;
 mod errors;
 mod finishing;
+mod group_receiver;
+mod group_sender;
 mod hearing;
 pub(crate) mod hold;
 mod incoming;
@@ -24,7 +26,7 @@ pub(crate) mod stream_state;
 pub(crate) mod tables;
 mod watched;
 
-pub use datagrams::{DatagramReceiver, DatagramSender};
+pub use datagrams::{DatagramReceiver, DatagramSender, GROUP_MEMORY};
 pub use incoming::RequestStreamReceiver;
 pub use outgoing::RequestStreamSender;
 pub use queue::Lost;

@@ -42,6 +42,8 @@ pub(crate) type Total = Arc<AtomicUsize>;
 pub(crate) struct Queue {
     held: Mutex<QueuedDatagrams>,
     total: Total,
+    /// Groups of its datagrams that are being read.
+    pub(crate) groups: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +87,7 @@ impl Queue {
         Self {
             held: Mutex::default(),
             total,
+            groups: AtomicUsize::new(0),
         }
     }
 

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use super::datagrams::Registry;
 use super::errors;
 use super::finishing::Finishing;
+use super::group_sender::BegunGroups;
 use super::hearing::{self, Reception};
 use super::load;
 use super::priority::{Order, Priorities};
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     reception: Reception,
     pub(crate) finishing: Finishing,
     pub(crate) datagrams: Registry,
+    pub(super) groups: BegunGroups,
     pub(crate) priorities: Priorities,
     /// The memory of its streams.
     pub(crate) account: Arc<Account>,
@@ -78,6 +80,7 @@ impl Shared {
             reception: Reception::default(),
             finishing: Finishing::default(),
             datagrams,
+            groups: BegunGroups::default(),
             priorities: Priorities::new(order),
         })
     }

@@ -11,6 +11,7 @@ use hermes_proto::h3::{Code, Fault, Role, Scope};
 use parking_lot::Mutex;
 
 use super::errors;
+use super::group_sender::GroupSender;
 use super::hold::Hold;
 use super::priority::Rank;
 use super::queue::Queue;
@@ -29,6 +30,8 @@ pub(crate) struct StreamState {
     pub(crate) rank: Rank,
     /// Its received datagrams, where it takes any.
     datagrams: OnceLock<Arc<Queue>>,
+    /// Sends its datagrams in groups, where that was asked for.
+    groups: OnceLock<Box<GroupSender>>,
     parting: Mutex<UnreadRequest>,
     /// Keeps a client's connection open.
     _hold: Option<Hold>,
@@ -70,6 +73,7 @@ impl StreamState {
             sending: AtomicBool::new(true),
             rank: Rank::default(),
             datagrams: OnceLock::new(),
+            groups: OnceLock::new(),
             parting: Mutex::default(),
             _hold: hold,
         })
@@ -86,6 +90,17 @@ impl StreamState {
         self.datagrams
             .get()
             .filter(|_| self.shared.takes_datagrams())
+    }
+
+    /// Its datagrams are to be sent so; the first word counts.
+    pub(crate) fn group(&self, groups: GroupSender) {
+        let _ = self.groups.set(Box::new(groups));
+    }
+
+    /// Sends its datagrams in groups, where that was asked for and the peer takes them.
+    pub(crate) fn groups(&self) -> Option<&GroupSender> {
+        let groups = self.groups.get()?;
+        self.shared.takes_groups().then_some(&**groups)
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -83,6 +83,7 @@ pub async fn serve<H: Handler>(
         max_field_section: Some(bounds.heads.bytes as u64),
         connect_protocol: true,
         datagrams: true,
+        datagram_groups: true,
         qpack_capacity: shared.tables.announced(),
         ..Settings::default()
     };

@@ -208,6 +208,16 @@ impl Connection {
         ))
     }
 
+    /// Opens a stream towards the peer, if that allows one now.
+    #[must_use]
+    pub fn try_open_uni(&self) -> Option<SendStream> {
+        // As above.
+        match pin!(self.open_uni()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(opened) => opened.ok(),
+            Poll::Pending => None,
+        }
+    }
+
     /// The next stream of both directions that the peer opens.
     ///
     /// # Errors

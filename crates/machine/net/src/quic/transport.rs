@@ -24,9 +24,9 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 #[doc(alias("bound", "memory.connection"))]
 const SEND_WINDOW: u64 = 8 << 20;
 
-/// One-way streams that a peer may open: HTTP/3 needs three, and more are refused one layer up.
+/// One-way streams that a peer may have open: HTTP/3 needs three, and each group of datagrams one. Others are refused one layer up.
 #[doc(alias = "bound")]
-pub(super) const UNI_STREAMS: u32 = 16;
+pub(super) const UNI_STREAMS: u32 = 128;
 
 /// Requests at once on a connection where nothing else is configured.
 #[doc(alias("bound", "limits.streams"))]

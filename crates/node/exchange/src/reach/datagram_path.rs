@@ -67,7 +67,13 @@ impl Ends {
         outgoing: Outgoing,
     ) -> Self {
         match side {
-            Some(RecoveredSide { recovery, format }) => Self {
+            Some(RecoveredSide::Groups { within, charge }) => {
+                if let Some(datagrams) = outgoing.datagrams() {
+                    datagrams.group(within, charge);
+                }
+                Self::of_kind(kind, incoming, outgoing)
+            }
+            Some(RecoveredSide::Frames { recovery, format }) => Self {
                 recovery: Some(recovery),
                 ..Self::carrying(format, incoming, outgoing)
             },

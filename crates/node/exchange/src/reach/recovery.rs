@@ -3,35 +3,48 @@
 //! Proxies in between pass the field on, and forward the frames as they do any HTTP Datagram. An end that does not agree gets datagrams as they are.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hermes_admit::routed::Routed;
 use hermes_config::model::{LossRecovery, LossWord, Tunnel};
+use hermes_http::h3::GROUP_MEMORY;
 use hermes_http::{Kind, RequestHead};
-use hermes_net::memory::Purpose;
+use hermes_net::memory::{Charge, Purpose};
 use hermes_packet::Recovery;
 use hermes_plug::refusal::Refusal;
 use hermes_proto::datagram::{DatagramFormat, MAX_UDP_PAYLOAD};
 use hermes_proto::fields::Fields;
-use hermes_recovery::agreement::{FIELD, RecoveryOffer};
+use hermes_recovery::agreement::{FIELD, GROUPS_FIELD, RecoveryOffer, format_groups, parse_groups};
 use hermes_recovery::{ParityShare, RecoverySettings};
 use http::{HeaderName, HeaderValue};
 
 use super::transforms::no_memory;
 
 const FIELD_NAME: HeaderName = HeaderName::from_static(FIELD);
+const GROUPS_NAME: HeaderName = HeaderName::from_static(GROUPS_FIELD);
 
 /// A side of a tunnel whose datagrams are recovered.
-#[derive(Clone)]
-pub(crate) struct RecoveredSide {
-    pub(crate) recovery: Arc<Recovery>,
-    /// The form of HTTP Datagrams with its frames.
-    pub(crate) format: DatagramFormat,
+pub(crate) enum RecoveredSide {
+    /// Both ends of the tunnel mend losses.
+    Frames {
+        recovery: Arc<Recovery>,
+        /// The form of HTTP Datagrams with its frames.
+        format: DatagramFormat,
+    },
+    /// The hop's datagrams leave in groups, which QUIC sends again.
+    Groups {
+        /// After this time a group is given up.
+        within: Duration,
+        charge: Charge,
+    },
 }
 
 /// An offer that this node has made to the far end.
-pub(crate) struct OfferedRecovery {
-    offer: RecoveryOffer,
-    side: RecoveredSide,
+pub(crate) enum OfferedRecovery {
+    /// The far end has to agree.
+    Frames(RecoveryOffer, RecoveredSide),
+    /// The next hop's settings say whether it agrees.
+    Groups(RecoveredSide),
 }
 
 impl OfferedRecovery {
@@ -44,6 +57,17 @@ impl OfferedRecovery {
         if !is_possible || head.fields.contains_key(FIELD_NAME) {
             return Ok(None);
         }
+        if head.fields.contains_key(GROUPS_NAME) {
+            return Ok(RecoveredSide::between(routed, head).map(Self::Groups));
+        }
+        if is_by_groups(routed) {
+            let within = within(routed);
+            let side = RecoveredSide::groups(routed, within)?;
+            if let Ok(value) = HeaderValue::from_str(&format_groups(within)) {
+                head.fields.insert(GROUPS_NAME, value);
+            }
+            return Ok(Some(Self::Groups(side)));
+        }
         let Some(settings) = settings(routed).filter(|settings| *settings != PLAIN) else {
             return Ok(None);
         };
@@ -52,7 +76,7 @@ impl OfferedRecovery {
         let side = RecoveredSide::new(routed, &offer, settings)?;
         if let (Ok(value), Some(side)) = (HeaderValue::from_str(&offer.format()), side) {
             head.fields.insert(FIELD_NAME, value);
-            return Ok(Some(Self { offer, side }));
+            return Ok(Some(Self::Frames(offer, side)));
         }
         Ok(None)
     }
@@ -60,12 +84,16 @@ impl OfferedRecovery {
     /// The side of the far end, if that agrees; the field is no one's business but ours.
     pub(crate) fn agreed(self, fields: &mut Fields) -> Option<RecoveredSide> {
         let agreed = offer_in(fields);
+        let (offer, side) = match self {
+            Self::Groups(side) => return Some(side),
+            Self::Frames(offer, side) => (offer, side),
+        };
         fields.remove(FIELD_NAME);
-        if agreed != Some(self.offer) {
+        if agreed != Some(offer) {
             tracing::debug!("the far end recovers no datagrams");
             return None;
         }
-        Some(self.side)
+        Some(side)
     }
 }
 
@@ -74,6 +102,9 @@ impl RecoveredSide {
     pub(crate) fn answer(routed: &Routed, head: &RequestHead, fields: &mut Fields) -> Option<Self> {
         if head.kind() != Kind::ConnectUdp || routed.target.is_any() {
             return None;
+        }
+        if head.fields.contains_key(GROUPS_NAME) {
+            return Self::between(routed, head);
         }
         let offer = offer_in(&head.fields)?;
         let own = settings(routed).unwrap_or(RecoverySettings::auto(offer.within, TRIES));
@@ -91,6 +122,22 @@ impl RecoveredSide {
         Some(side)
     }
 
+    /// Groups that the client of the tunnel asks for, on one of its hops. Where there is no room for them, datagrams travel as they are.
+    pub(crate) fn between(routed: &Routed, head: &RequestHead) -> Option<Self> {
+        let is_plain = settings(routed) == Some(PLAIN) && !is_by_groups(routed);
+        if head.kind() != Kind::ConnectUdp || routed.target.is_any() || is_plain {
+            return None;
+        }
+        let within = parse_groups(only(&head.fields, GROUPS_NAME)?)?;
+        Self::groups(routed, within).ok()
+    }
+
+    fn groups(routed: &Routed, within: Duration) -> Result<Self, Refusal> {
+        let charge = routed.account().charge(Purpose::Transforms, GROUP_MEMORY);
+        let charge = charge.map_err(|overdrawn| no_memory("tunnel.loss", &overdrawn))?;
+        Ok(Self::Groups { within, charge })
+    }
+
     fn new(
         routed: &Routed,
         offer: &RecoveryOffer,
@@ -102,7 +149,7 @@ impl RecoveredSide {
         let memory = Recovery::memory(&settings);
         let charge = routed.account().charge(Purpose::Transforms, memory);
         let charge = charge.map_err(|overdrawn| no_memory("tunnel.loss", &overdrawn))?;
-        Ok(Some(Self {
+        Ok(Some(Self::Frames {
             recovery: Recovery::new(settings, offer.within, charge),
             format,
         }))
@@ -114,30 +161,42 @@ const TRIES: u8 = 5;
 
 /// Nothing is recovered.
 const PLAIN: RecoverySettings = RecoverySettings {
-    within: std::time::Duration::ZERO,
+    within: Duration::ZERO,
     tries: 0,
     parity: ParityShare::None,
     bytes: 0,
 };
 
 /// How long datagrams wait for a missing one, unless something else is said: longer, and people notice it in a conversation.
-const WITHIN: std::time::Duration = std::time::Duration::from_millis(200);
+const WITHIN: Duration = Duration::from_millis(200);
 
 /// Parity for each hundred datagrams, unless something else is said: for losses of about 5 %.
 const PERCENT: u8 = 20;
 
-/// The settings of the route; `None` where it says nothing.
+/// Whether the route asks for groups.
+fn is_by_groups(routed: &Routed) -> bool {
+    let loss = routed.route.config.tunnel.as_ref().and_then(Tunnel::loss);
+    loss.is_some_and(|loss| loss.word() == LossWord::Groups)
+}
+
+/// The route's bound of time.
+fn within(routed: &Routed) -> Duration {
+    let loss = routed.route.config.tunnel.as_ref().and_then(Tunnel::loss);
+    let details = loss.and_then(LossRecovery::details);
+    let within = details.and_then(|details| details.within.as_ref());
+    within.map_or(WITHIN, |within| within.0)
+}
+
+/// The settings of the route; `None` where it says nothing. Of groups, the ends have no settings.
 fn settings(routed: &Routed) -> Option<RecoverySettings> {
     let loss = routed.route.config.tunnel.as_ref().and_then(Tunnel::loss)?;
     let details = LossRecovery::details(loss);
-    let within = details
-        .and_then(|details| details.within.as_ref())
-        .map_or(WITHIN, |within| within.0);
+    let within = within(routed);
     let tries = details.and_then(|details| details.tries).unwrap_or(TRIES);
     let percent = details.and_then(|details| details.percent);
 
     Some(match loss.word() {
-        LossWord::Plain => PLAIN,
+        LossWord::Plain | LossWord::Groups => PLAIN,
         LossWord::Retransmit => RecoverySettings::retransmission(within, tries),
         LossWord::Parity => RecoverySettings::parity(within, percent.unwrap_or(PERCENT)),
         LossWord::Auto => RecoverySettings {
@@ -149,9 +208,14 @@ fn settings(routed: &Routed) -> Option<RecoverySettings> {
 
 /// The offer, or the agreement, in a head; `None` where there is not exactly one.
 fn offer_in(fields: &Fields) -> Option<RecoveryOffer> {
-    let mut lines = fields.values(FIELD_NAME);
+    RecoveryOffer::parse(only(fields, FIELD_NAME)?)
+}
+
+/// The value of a field that has exactly one line.
+fn only(fields: &Fields, name: HeaderName) -> Option<&str> {
+    let mut lines = fields.values(name);
     let (Some(only), None) = (lines.next(), lines.next()) else {
         return None;
     };
-    RecoveryOffer::parse(str::from_utf8(only.as_bytes()).ok()?.trim())
+    Some(str::from_utf8(only.as_bytes()).ok()?.trim())
 }

@@ -95,6 +95,7 @@ pub(crate) async fn forward(
             let side = recovery.and_then(|offered| offered.agreed(&mut head.fields));
             arrived(routed, &arrival, early);
             let opened = Opened::new(routed, arrival.head(), next, None);
+            let client_side = RecoveredSide::between(routed, arrival.head());
 
             let accepted = Accepted {
                 head,
@@ -106,6 +107,7 @@ pub(crate) async fn forward(
                 granted,
                 functions,
                 side,
+                client_side,
                 learner: bulk::learner(next, form).cloned(),
             };
             Ok(accept(routed, arrival, accepted).await)
@@ -304,6 +306,8 @@ struct Accepted<'a> {
     functions: TunnelFunctions<'a>,
     /// Recovery of its datagrams, if the far end takes part.
     side: Option<RecoveredSide>,
+    /// Groups of its datagrams on the hop to the client.
+    client_side: Option<RecoveredSide>,
     /// Learns from its size.
     learner: Option<Arc<Upstream>>,
 }
@@ -320,6 +324,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted<'_>) -> Ca
         granted,
         mut functions,
         side,
+        client_side,
         learner,
     } = accepted;
 
@@ -380,7 +385,7 @@ async fn accept(routed: &Routed, arrival: Arrival, accepted: Accepted<'_>) -> Ca
                 client,
                 path,
                 guard,
-                side: None,
+                side: client_side,
             })
         }
     }

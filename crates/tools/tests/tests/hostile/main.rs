@@ -46,6 +46,7 @@ mod pinned;
 mod policy_turns;
 mod proxy_header;
 mod races;
+mod recovery;
 mod reflections;
 mod relay;
 mod replay;

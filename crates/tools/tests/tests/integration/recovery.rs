@@ -123,6 +123,12 @@ fn send_all(client: &udp::Client) {
     }
 }
 
+/// The next answer to a client, behind those to its opening, which it may have sent more than once.
+fn answer(client: &udp::Client) -> Option<Vec<u8>> {
+    std::iter::repeat_with(|| client.receive_within(PATIENCE))
+        .find(|answer| answer.as_deref() != Some(&b"open"[..]))?
+}
+
 #[test]
 fn a_path_that_loses_every_twentieth_packet_loses_no_datagram_and_changes_no_order() {
     let stage = Stage::start(", tunnel: { loss: { by: retransmit, within: 2s } }", "");
@@ -171,6 +177,68 @@ fn a_far_end_that_wants_no_recovery_gets_datagrams_as_they_are() {
 }
 
 #[test]
+fn datagrams_go_on_while_losses_take_all_acknowledgements() {
+    for loss in ["{ by: auto, within: 10s }", "{ by: groups, within: 10s }"] {
+        let stage = Stage::start(&format!(", tunnel: {{ loss: {loss} }}"), "");
+        let client = stage.client();
+        stage.gate.let_udp_answers(false);
+        for number in 0..100_u32 {
+            client.send(number.to_be_bytes());
+            assert_eq!(stage.next(), Some(number), "{loss}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        stage.gate.let_udp_answers(true);
+    }
+}
+
+#[test]
+fn groups_lose_nothing_on_a_path_that_loses_every_twentieth_packet() {
+    let stage = Stage::start(", tunnel: { loss: { by: groups, within: 5s } }", "");
+    let mut received = stage.stream(&stage.client(), 5);
+    // A group that is sent again comes behind later ones.
+    received.sort_unstable();
+    assert_eq!(received, Vec::from_iter(0..DATAGRAMS));
+}
+
+#[test]
+fn groups_pass_nodes_in_between_over_every_version_and_back() {
+    let pki = Pki::new();
+    let tls = pki.issue(&["127.0.0.1"]).yaml();
+    let echo = origins::udp_echo(origins::V4);
+    let far = Node::start("far", &end(&tls));
+    let gate = Gate::to(far.address("web"));
+    let next =
+        |address, http| format!("upstreams: {{ next: {} }}\n", upstream(&pki, address, http));
+    let middle = format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0, tls: {{ {tls} }} }} }}\nroutes: [ {{ to: next }} ]\n"
+    );
+    let second = Node::start("second", &format!("{middle}{}", next(gate.address(), "3")));
+    for http in ["1", "2", "3"] {
+        let first = Node::start(
+            "first",
+            &format!(
+                "listeners: {{ rtp: {{ udp: 127.0.0.1:0, target: \"{}\" }} }}\nroutes: [ {{ to: next, tunnel: {{ loss: {{ by: groups, within: 5s }} }} }} ]\n{}",
+                echo.address(),
+                next(second.address("web"), http)
+            ),
+        );
+        let client = udp::Client::connect(first.address("rtp"));
+        assert_eq!(client.ask("open"), b"open");
+        gate.lose_udp(10);
+        for number in 0..60_u32 {
+            client.send(number.to_be_bytes());
+            let received = answer(&client);
+            assert_eq!(
+                received.as_deref(),
+                Some(&number.to_be_bytes()[..]),
+                "over HTTP/{http}"
+            );
+        }
+        gate.lose_udp(0);
+    }
+}
+
+#[test]
 fn frames_pass_nodes_in_between_over_every_version_and_back() {
     let pki = Pki::new();
     let tls = pki.issue(&["127.0.0.1"]).yaml();
@@ -197,7 +265,7 @@ fn frames_pass_nodes_in_between_over_every_version_and_back() {
         gate.lose_udp(10);
         for number in 0..60_u32 {
             client.send(number.to_be_bytes());
-            let received = client.receive_within(PATIENCE);
+            let received = answer(&client);
             let recovered = [&first, &far].map(|node| node.exchanges()[0]["recovery"].clone());
             assert_eq!(
                 received.as_deref(),

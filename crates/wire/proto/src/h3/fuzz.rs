@@ -5,8 +5,8 @@ use http::header::HOST;
 
 use super::{
     Control, Frame, FrameDecoder, Piece, Received, RequestParts, Role, Sequence, datagram,
-    decode_request, decode_response, decode_trailers, decoder, encode_request, encode_response,
-    encode_trailers, priority, settings,
+    datagram_group, decode_request, decode_response, decode_trailers, decoder, encode_request,
+    encode_response, encode_trailers, priority, settings,
 };
 use crate::qpack::{FieldSectionLimits, QpackDecoder, QpackEncoder};
 
@@ -16,14 +16,15 @@ const LIMITS: FieldSectionLimits = FieldSectionLimits {
     lines: 16,
 };
 
-/// Decodes arbitrary bytes as the first of them chooses: frames, a head, settings, a datagram, a
-/// priority, or a whole stream with its machine.
+/// Decodes arbitrary bytes as the first of them chooses: frames, a head, settings, a datagram, a group
+/// of datagrams, a priority, or a whole stream with its machine.
 pub(crate) fn fuzz_one(data: &[u8]) {
     let [what, data @ ..] = data else { return };
     match what {
         b'f' => decoder::fuzz_one(data),
         b's' => settings::fuzz_one(data),
         b'd' => datagram::fuzz_one(data),
+        b'g' => datagram_group::fuzz_one(data),
         b'p' => priority::fuzz_one(data),
         b'h' => heads(data),
         _ => streams(data),

@@ -13,6 +13,7 @@
 mod code;
 mod control;
 pub mod datagram;
+pub mod datagram_group;
 mod decoder;
 mod fields;
 pub mod frame;

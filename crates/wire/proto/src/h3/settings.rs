@@ -12,6 +12,9 @@ const QPACK_BLOCKED: u64 = 0x07;
 const CONNECT_PROTOCOL: u64 = 0x08;
 const DATAGRAM: u64 = 0x33;
 
+/// Of ours: [groups of datagrams](super::datagram_group) are understood. The number is also that of their streams.
+pub(super) const DATAGRAM_GROUPS: u64 = 0x6867_7270;
+
 /// Identifiers of HTTP/2 that must not be sent (RFC 9114, section 7.2.4.1).
 const FORBIDDEN: [u64; 5] = [0x00, 0x02, 0x03, 0x04, 0x05];
 
@@ -19,7 +22,7 @@ const FORBIDDEN: [u64; 5] = [0x00, 0x02, 0x03, 0x04, 0x05];
 /// do not forget to.
 const RESERVED: u64 = 0x1f * 1_000_003 + 0x21;
 
-/// Settings that are read: there are five, and a few that others have added.
+/// Settings that are read: there are six, and a few that others have added.
 #[doc(alias = "bound")]
 const MOST: usize = 64;
 
@@ -33,6 +36,8 @@ pub struct Settings {
     pub connect_protocol: bool,
     /// SETTINGS_H3_DATAGRAM: HTTP datagrams in QUIC datagrams are understood.
     pub datagrams: bool,
+    /// [Groups of datagrams](super::datagram_group) in streams are understood.
+    pub datagram_groups: bool,
     /// SETTINGS_QPACK_MAX_TABLE_CAPACITY, in bytes.
     pub qpack_capacity: u64,
     /// SETTINGS_QPACK_BLOCKED_STREAMS. We send 0.
@@ -74,6 +79,7 @@ impl Settings {
             QPACK_BLOCKED => self.qpack_blocked = value,
             CONNECT_PROTOCOL => self.connect_protocol = flag(value)?,
             DATAGRAM => self.datagrams = flag(value)?,
+            DATAGRAM_GROUPS => self.datagram_groups = value == 1,
             id if FORBIDDEN.contains(&id) => return Err(wrong("a setting of HTTP/2")),
             // RFC 9114, section 7.2.4: unknown settings are ignored.
             _ => {}
@@ -95,6 +101,7 @@ impl Settings {
             ),
             (CONNECT_PROTOCOL, self.connect_protocol.then_some(1)),
             (DATAGRAM, self.datagrams.then_some(1)),
+            (DATAGRAM_GROUPS, self.datagram_groups.then_some(1)),
             (RESERVED, Some(0)),
         ];
 
@@ -211,13 +218,14 @@ mod tests {
         #[test]
         fn survives_a_round_trip(
             section in proptest::option::of(0..=varint::MAX),
-            flags in any::<(bool, bool)>(),
+            flags in any::<(bool, bool, bool)>(),
             qpack in (0..=varint::MAX, 0..=varint::MAX),
         ) {
             let settings = Settings {
                 max_field_section: section,
                 connect_protocol: flags.0,
                 datagrams: flags.1,
+                datagram_groups: flags.2,
                 qpack_capacity: qpack.0,
                 qpack_blocked: qpack.1,
             };

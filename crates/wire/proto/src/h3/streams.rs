@@ -2,6 +2,7 @@
 
 use super::code::{Code, Fault};
 use super::control::Role;
+use super::settings::DATAGRAM_GROUPS;
 use crate::varint;
 
 /// Types of unidirectional streams, from the registry "HTTP/3 Stream Types".
@@ -15,6 +16,8 @@ pub enum StreamType {
     QpackEncoder,
     /// `0x03`: instructions of a QPACK decoder.
     QpackDecoder,
+    /// `0x68677270`, of ours: [a group of datagrams](super::datagram_group).
+    DatagramGroup,
     /// A type without a name here; those of the form 0x1f * N + 0x21 never mean anything.
     Other(u64),
 }
@@ -26,6 +29,7 @@ impl From<u64> for StreamType {
             0x01 => Self::Push,
             0x02 => Self::QpackEncoder,
             0x03 => Self::QpackDecoder,
+            DATAGRAM_GROUPS => Self::DatagramGroup,
             _ => Self::Other(number),
         }
     }
@@ -39,6 +43,7 @@ impl StreamType {
             Self::Push => 0x01,
             Self::QpackEncoder => 0x02,
             Self::QpackDecoder => 0x03,
+            Self::DatagramGroup => DATAGRAM_GROUPS,
             Self::Other(number) => number,
         }
     }
@@ -93,6 +98,7 @@ impl PeerStreams {
     pub fn handle_open(&mut self, kind: StreamType) -> Result<bool, Fault> {
         match kind {
             StreamType::Other(_) => Ok(false),
+            StreamType::DatagramGroup => Ok(true),
             StreamType::Push => Err(match self.role {
                 // RFC 9114, section 6.2.2: only servers push.
                 Role::Server => {
@@ -133,6 +139,8 @@ mod tests {
         }
         assert_eq!(StreamType::from(2), StreamType::QpackEncoder);
         assert_eq!(StreamType::from(0x54), StreamType::Other(0x54));
+        let group = StreamType::DatagramGroup;
+        assert_eq!(StreamType::from(group.number()), group);
     }
 
     #[test]

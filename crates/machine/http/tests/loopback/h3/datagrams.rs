@@ -12,11 +12,11 @@ use crate::server::Server;
 use crate::{H2, H3, bounded};
 
 /// One end of a tunnel.
-struct End {
+pub(super) struct End {
     incoming: Incoming,
     outgoing: Outgoing,
     receive: DatagramReceiver,
-    send: DatagramSender,
+    pub(super) send: DatagramSender,
 }
 
 impl End {
@@ -31,11 +31,11 @@ impl End {
         }
     }
 
-    fn send(&self, text: &str) -> bool {
+    pub(super) fn send(&self, text: &str) -> bool {
         self.send.send(&[0], [text.as_bytes()]).sent == 1
     }
 
-    async fn receive(&mut self) -> Vec<Bytes> {
+    pub(super) async fn receive(&mut self) -> Vec<Bytes> {
         let mut into = Vec::new();
         assert!(self.receive.recv(&mut into, 1000).await);
         into
@@ -43,7 +43,7 @@ impl End {
 }
 
 /// A server that hands out its ends of tunnels.
-async fn serve() -> (Server, mpsc::UnboundedReceiver<End>) {
+pub(super) async fn serve() -> (Server, mpsc::UnboundedReceiver<End>) {
     let (give, ends) = mpsc::unbounded_channel();
     let answer = move |offered: Offered| {
         let give = give.clone();
@@ -60,7 +60,7 @@ fn udp() -> RequestHead {
     upgrade("connect-udp")
 }
 
-async fn open(client: &Client) -> End {
+pub(super) async fn open(client: &Client) -> End {
     let (_, incoming, outgoing) = client.tunnel(&udp()).await;
     End::new(incoming, outgoing)
 }

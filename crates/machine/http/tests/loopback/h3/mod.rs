@@ -4,6 +4,7 @@ mod client;
 mod datagrams;
 mod early;
 mod goaway;
+mod groups;
 mod priorities;
 mod probes;
 mod requests;
