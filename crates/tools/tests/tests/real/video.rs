@@ -6,7 +6,8 @@ const CASE: &str = "3 % lost";
 
 #[test]
 fn a_film_comes_whole_through_a_tunnel_that_mends_losses_and_broken_without() {
-    let measured = Measured::short("video", &["--seconds", "6", "--systems", "direct,auto"]);
+    let systems = "direct,auto,paper";
+    let measured = Measured::short("video", &["--seconds", "6", "--systems", systems]);
     let broken = |system| measured.value(CASE, system, "macroblocks in error");
     let frames = |system| measured.value(CASE, system, "frames of the film");
     // Where the first packets are lost, the decoder finds no beginning: no frame then, and none that is broken.
@@ -14,6 +15,8 @@ fn a_film_comes_whole_through_a_tunnel_that_mends_losses_and_broken_without() {
     assert!(is_broken, "{}", measured.table);
     assert!(broken("auto") <= 1.0, "{}", measured.table);
     assert!(frames("auto") > 98.0, "{}", measured.table);
+    // Asked for by a name and with a token, and back by an attachment.
+    assert!(frames("paper") > 98.0, "{}", measured.table);
     let picture = measured.picture("video.svg");
     assert!(picture.contains("auto"), "{picture}");
 }
