@@ -27,9 +27,11 @@ const MAX_SIGNATURES = 100_000;
 const NATIVE = "application/hermes-adu";
 const ADU = 0x2d7c51c0;
 const GAP = 0x2d7c51c1;
+const MORE = 0x2d7c51c5;
+const ABORT = 0x2d7c51c6;
 const MOVED = 0x2d7c51c3;
 const END = 0x2d7c51c4;
-const GAPS = ["full", "expired", "away", "restarted"];
+const GAPS = ["full", "expired", "away", "restarted", "long"];
 const ENDS = ["timeout", "left", "lagging", "stopping", "taken"];
 // Bytes of a capsule: the longest message of any relay, and its labels.
 const MAX_CAPSULE = 16 * 1024 * 1024 + 10240;
@@ -100,7 +102,8 @@ export class Channel {
   /**
    * Subscribes: an asynchronous iterator of messages, `{ seq, at, type, topic, data, text() }`, of losses, `{ gap, reason }`, in which a gap of 0 is one of
    * unknown length, and of the end, `{ end, text }`. `wish`: `timeout` in seconds, `from`, a position, `signal`, and `opened`, which is called
-   * each time the relay has begun to listen: what is published from then on comes.
+   * each time the relay has begun to listen: what is published from then on comes. A message that is too long for the relay to keep comes in
+   * pieces: all but the last have `more: true`, and the first alone has `seq`, `type` and `topic`.
    */
   async *subscribe(wish = {}) {
     const state = { seen: new Map(), at: wish.from, channel: this.url, location: undefined, heartbeat: 15, isOver: false, isMoved: false };
@@ -176,6 +179,8 @@ export class Channel {
       heard();
       wish.opened?.({ at: subscribed.at, recovered: subscribed.recovered === true });
 
+      // The long message that is coming.
+      let long;
       const capsules = new Capsules();
       const reader = response.body.getReader();
       for (;;) {
@@ -190,6 +195,23 @@ export class Channel {
             state.channel = channelOf(state.location);
             state.isMoved = true;
             return;
+          }
+          if (event.more !== undefined || event.abort !== undefined) {
+            // Pieces of a message whose beginning did not come here are none.
+            if (event.seq === undefined ? (event.long ?? event.abort) !== long : event.seq <= sequence(state.at)) continue;
+            const number = event.seq ?? event.long ?? event.abort;
+            event.at = `${epoch(state.at)}.${number}`;
+            const isChecked = this.#key !== undefined || this.#keys.sender !== undefined;
+            if (isChecked) {
+              // What has to be whole to be checked or opened is not passed on in pieces.
+              state.at = event.at;
+              yield { gap: 1, reason: "unreadable", at: event.at };
+              continue;
+            }
+            long = event.more === true ? number : undefined;
+            if (long === undefined) state.at = event.at;
+            yield event.abort === undefined ? event : { gap: 1, reason: "aborted", at: event.at };
+            continue;
           }
           if (event.seq !== undefined) {
             // One that came by another stream already.
@@ -420,6 +442,13 @@ function read(type, bytes) {
       const reason = needed(varint(bytes, count.end));
       return { gap: count.value, reason: GAPS[reason.value] ?? "other" };
     }
+    case MORE: {
+      const seq = needed(varint(bytes, 0));
+      const data = bytes.subarray(seq.end + 1);
+      return { long: seq.value, more: (bytes[seq.end] & 1) === 0, data, text: () => decoded(data) };
+    }
+    case ABORT:
+      return { abort: needed(varint(bytes, 0)).value };
     case MOVED:
       return { moved: decoded(bytes) };
     case END: {
@@ -434,7 +463,7 @@ function read(type, bytes) {
 function message(bytes) {
   const seq = needed(varint(bytes, 0));
   const flags = bytes[seq.end];
-  if (flags === undefined || (flags & ~15) !== 0) throw new Error("a message cannot be read");
+  if (flags === undefined || (flags & ~31) !== 0) throw new Error("a message cannot be read");
   let at = seq.end + 1;
   const label = (flag) => {
     if ((flags & flag) === 0) return undefined;
@@ -448,6 +477,7 @@ function message(bytes) {
   const data = bytes.subarray(at);
   const event = { seq: seq.value, type, topic, data, text: () => decoded(data) };
   if (proof !== undefined) event.proof = proof;
+  if ((flags & 16) !== 0) event.more = true;
   return event;
 }
 

@@ -16,7 +16,17 @@ pub enum Event {
     },
     /// A message.
     Message(Received),
-    /// Messages are lost.
+    /// A message that is too long for the relay to keep begins: its content comes in pieces, of which this has the first. Where the way breaks
+    /// off before the last one, the relay tells of a loss when it is there again.
+    Begun(Received),
+    /// A further piece of that message.
+    Piece {
+        /// Its part of the content, which may be empty.
+        data: Bytes,
+        /// Whether the message ends with it.
+        is_last: bool,
+    },
+    /// Messages are lost. `aborted` is one that had begun, and whose publisher has broken off.
     Lost(Loss),
     /// The way broke off, for this reason; the subscription comes again by itself.
     Away(String),

@@ -57,6 +57,20 @@ impl Receiving {
         }
     }
 
+    /// The beginning of a long message; `None` where the channel has a key, for which the whole of it would be needed.
+    pub(crate) fn long(&self, adu: &Adu, at: Position) -> Option<Received> {
+        if self.channel.seal.is_some() || self.channel.keys.sender.is_some() {
+            return None;
+        }
+        Some(Received {
+            at,
+            content_type: text(adu.content_type.as_ref()),
+            topic: text(adu.topic.as_ref()),
+            sender: None,
+            data: adu.data.clone(),
+        })
+    }
+
     /// The sender that a message proves; the reason where it proves none and the channel names one.
     fn sender(&mut self, adu: &Adu, now: u64) -> Result<Option<KeyName>, String> {
         let Some(proof) = &adu.proof else {

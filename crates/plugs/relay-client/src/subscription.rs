@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_certified::{Approval, Statement};
 use hermes_proto::capsule::CapsuleDecoder;
 use hermes_proto::relay::fields::{SUBSCRIBE, Subscribe, Subscribed};
-use hermes_proto::relay::{End, MAX_BESIDE, MEDIA_TYPE, Position, RelayFrame};
+use hermes_proto::relay::{Adu, End, MAX_BESIDE, MEDIA_TYPE, Position, RelayFrame};
 use http::{HeaderValue, Request, Uri, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -61,6 +61,8 @@ pub struct Subscription {
     /// The path of the channel, or of the subscription once there is one.
     path: String,
     at: Option<Position>,
+    /// The long message that is coming.
+    long: Option<u64>,
     /// The silence after which the relay is doubted, once it has answered.
     silence: Option<Duration>,
     stream: Option<Stream>,
@@ -97,6 +99,7 @@ impl Subscription {
             path: path(&channel.url),
             other: None,
             at: wish.from,
+            long: None,
             silence: None,
             stream: None,
             waits: Waits {
@@ -284,6 +287,29 @@ impl Subscription {
                 let event = self.receiving.message(&adu, *at, signing::seconds());
                 self.events.push_back(event);
             }
+            RelayFrame::Begin(adu) => self.begin_long(&adu),
+            RelayFrame::More(piece) if self.long == Some(piece.sequence) => {
+                self.waits.next = FIRST_WAIT;
+                if piece.is_last {
+                    self.long = None;
+                    if let Some(at) = &mut self.at {
+                        at.sequence = piece.sequence;
+                    }
+                }
+                self.events.push_back(Event::Piece {
+                    data: piece.data,
+                    is_last: piece.is_last,
+                });
+            }
+            RelayFrame::Abort(sequence) if self.long == Some(sequence) => {
+                self.long = None;
+                self.events.push_back(Loss::of_one("aborted", None));
+                if let Some(at) = &mut self.at {
+                    at.sequence = sequence;
+                }
+            }
+            // Of a message whose beginning did not come here.
+            RelayFrame::More(_) | RelayFrame::Abort(_) => {}
             RelayFrame::Gap(gap) => self.events.push_back(Event::Lost(Loss {
                 count: gap.count,
                 reason: gap.reason.word(),
@@ -309,8 +335,35 @@ impl Subscription {
         }
     }
 
+    /// Its content is not checked by a key, nor sealed: those have to be whole.
+    fn begin_long(&mut self, adu: &Adu) {
+        let Some(at) = self.at else {
+            return;
+        };
+        if adu.sequence <= at.sequence {
+            return;
+        }
+        let at = Position {
+            sequence: adu.sequence,
+            ..at
+        };
+        match self.receiving.long(adu, at) {
+            Some(received) => {
+                self.long = Some(adu.sequence);
+                self.events.push_back(Event::Begun(received));
+            }
+            None => {
+                self.at = Some(at);
+                let reason = "its pieces cannot be checked, nor opened, before all have come";
+                let loss = Loss::of_one("unreadable", Some(reason.to_owned()));
+                self.events.push_back(loss);
+            }
+        }
+    }
+
     /// Goes on at another relay.
     fn go_to(&mut self, there: Uri) {
+        self.long = None;
         self.stream = None;
         self.path = path(&there);
         self.url = there;
@@ -333,6 +386,7 @@ impl Subscription {
     }
 
     fn broken(&mut self, reason: String) {
+        self.long = None;
         self.stream = None;
         self.events.push_back(Event::Away(reason));
         let wait = self.waits.next;

@@ -1,6 +1,7 @@
 //! A channel: messages that are numbered one by one, for the subscriptions of all workers.
 
 mod mirror;
+mod passing;
 mod phase;
 
 use std::collections::VecDeque;
@@ -16,9 +17,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout_at;
 
-use crate::message::{Message, cost};
+use crate::message::{Message, Part, cost};
 use crate::queue::{Enqueued, MemberId, Room};
 use crate::share::{Joining, Share};
+pub(crate) use passing::LongHead;
 use phase::Phase;
 pub(crate) use phase::{NoRoom, Unpublished};
 
@@ -50,6 +52,8 @@ struct State {
     sequence: u64,
     shares: Vec<WorkerShare>,
     remembered: VecDeque<Remembered>,
+    /// Whether a long message is under way: no other one comes between its pieces.
+    is_passing: bool,
 }
 
 struct WorkerShare {
@@ -106,6 +110,7 @@ impl Channel {
                 sequence: at.sequence,
                 shares: Vec::new(),
                 remembered: VecDeque::new(),
+                is_passing: false,
             }),
             held,
             room: Notify::new(),
@@ -149,6 +154,9 @@ impl Channel {
             return Ok(known);
         }
         state.phase.takes_messages()?;
+        if state.is_passing {
+            return Err(Unpublished::Passing);
+        }
         if draft.how.is_reliable {
             let room = state.check_room(draft.cost());
             room.map_err(Unpublished::NoRoom)?;
@@ -166,6 +174,7 @@ impl Channel {
             proof: draft.proof.clone(),
             came: now,
             data: draft.data.clone(),
+            part: Part::Whole,
         });
         let mut delivered = Delivered {
             is_exact: true,
@@ -214,7 +223,11 @@ impl Channel {
         deadline: Instant,
     ) -> Result<Delivered, Unpublished> {
         if !draft.how.is_reliable {
-            return self.publish(draft, Instant::now());
+            match self.publish(draft, Instant::now()) {
+                // Its turn comes behind the long message.
+                Err(Unpublished::Passing) => {}
+                published => return published,
+            }
         }
         let no_room = NoRoom {
             receivers: self.receivers(),
@@ -237,7 +250,7 @@ impl Channel {
     /// Takes no messages and no subscriptions from here on; the position of the last message. `None` if it is on its way already.
     pub(crate) fn stop(&self) -> Option<Position> {
         let mut state = self.state.lock();
-        if state.phase != Phase::Here || self.is_mirror {
+        if state.phase != Phase::Here || self.is_mirror || state.is_passing {
             return None;
         }
         state.phase = Phase::Stopped;

@@ -166,6 +166,7 @@ impl Relay {
             content_type,
             owner: &asked.owner,
             limit: asked.rules.message,
+            long_limit: asked.rules.long_message,
             wait: wait(fields).unwrap_or(WAIT),
             path: &asked.path.channel,
             opener,

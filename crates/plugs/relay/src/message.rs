@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 /// A message, kept once for all subscriptions of a worker.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Message {
     /// Its number in the channel.
     pub(crate) sequence: u64,
@@ -21,8 +21,20 @@ pub(crate) struct Message {
     pub(crate) proof: Option<Bytes>,
     /// When it came.
     pub(crate) came: Instant,
-    /// Its content.
+    /// Its content, or a piece of it.
     pub(crate) data: Bytes,
+    pub(crate) part: Part,
+}
+
+/// Whether it is a message, or one piece of a long one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    First,
+    Further,
+    Last,
+    /// The others do not come.
+    Abort,
 }
 
 impl Message {

@@ -18,9 +18,13 @@ use http::StatusCode;
 
 use crate::account::{Account, Charge};
 use crate::certified::{Claim, ClaimedMessage, check_digest};
-use crate::channel::{Channel, Draft, NoRoom, Publisher, Unpublished};
+use crate::channel::{Channel, Draft, LongHead, NoRoom, Publisher, Unpublished};
 use crate::moves::forward;
 use crate::space::Space;
+
+/// The longest piece of a long message, in bytes.
+#[doc(alias = "bound")]
+const PIECE: usize = 64 << 10;
 
 /// The channel that messages go to, and how.
 pub(crate) struct Publishing<'a> {
@@ -31,8 +35,10 @@ pub(crate) struct Publishing<'a> {
     pub(crate) content_type: Option<Bytes>,
     /// The account of the user, or of the source of a stranger.
     pub(crate) owner: &'a Arc<Account>,
-    /// The longest message in bytes.
+    /// The longest message that is kept, in bytes.
     pub(crate) limit: usize,
+    /// The longest one that passes piece by piece, in bytes.
+    pub(crate) long_limit: u64,
     /// How long a message may wait for room.
     pub(crate) wait: Duration,
     /// The path and query of the channel.
@@ -81,11 +87,12 @@ impl Publishing<'_> {
         content: &mut RequestContent,
         signed: Option<&SignedRequest<'_>>,
     ) -> Result<Delivered, NotPublished> {
-        if content
-            .length()
-            .is_some_and(|length| length > self.limit as u64)
-        {
-            return Err(too_long(self.limit).into());
+        let most = match self.takes_long(signed) {
+            true => self.long_limit.max(self.limit as u64),
+            false => self.limit as u64,
+        };
+        if content.length().is_some_and(|length| length > most) {
+            return Err(self.too_long(most).into());
         }
         let mut data = BytesMut::new();
         let mut charges = Vec::new();
@@ -93,7 +100,11 @@ impl Publishing<'_> {
             charges.push(self.charged(piece.len())?);
             data.extend_from_slice(&piece);
             if data.len() > self.limit {
-                return Err(too_long(self.limit).into());
+                if most == self.limit as u64 {
+                    return Err(self.too_long(most).into());
+                }
+                drop(charges);
+                return self.long(content, data.freeze()).await;
             }
         }
         if let Some(signed) = signed {
@@ -109,6 +120,78 @@ impl Publishing<'_> {
         };
         self.one(adu, self.how.clone(), signed.map(|signed| &signed.proof))
             .await
+    }
+
+    /// Whether a message that is longer than those that are kept may pass: one that waits for its receivers, and of which no signature or
+    /// answer needs the whole.
+    fn takes_long(&self, signed: Option<&SignedRequest<'_>>) -> bool {
+        self.how.is_reliable && self.how.sequence.is_none() && signed.is_none()
+    }
+
+    /// Passes a content on piece by piece, of which this has come.
+    async fn long(
+        &self,
+        content: &mut RequestContent,
+        begun: Bytes,
+    ) -> Result<Delivered, NotPublished> {
+        let Some(channel) = &self.channel else {
+            return match self.space.moves.going() {
+                Some(_) => Err(self.too_long(self.limit as u64).into()),
+                None => Ok(nobody()),
+            };
+        };
+        let mut length = begun.len() as u64;
+        let mut begun = begun;
+        let first = begun.split_to(begun.len().min(PIECE));
+        let head = LongHead {
+            content_type: self.content_type.clone(),
+            topic: self.how.topic.clone().map(Bytes::from),
+        };
+        let passing = channel.pass(head, first, self.deadline()).await;
+        let passing = passing.map_err(|unpublished| match unpublished {
+            Unpublished::NoRoom(no_room) => NotPublished::NoRoom(no_room, Delivered::default()),
+            _ => self.too_long(self.limit as u64).into(),
+        })?;
+        let no_room = |no_room| NotPublished::NoRoom(no_room, Delivered::default());
+        let mut next = Some(begun);
+        while let Some(mut data) = next {
+            while !data.is_empty() {
+                let piece = data.split_to(data.len().min(PIECE));
+                let passed = passing.further(piece, self.deadline()).await;
+                passed.map_err(no_room)?;
+            }
+            next = self.piece(content).await?;
+            length += next.as_ref().map_or(0, Bytes::len) as u64;
+            if length > self.long_limit {
+                return Err(self.too_long(self.long_limit).into());
+            }
+        }
+        let delivered = passing.finish(self.deadline()).await.map_err(no_room)?;
+        self.count(&delivered);
+        Ok(delivered)
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.wait
+    }
+
+    fn count(&self, delivered: &Delivered) {
+        let counts = &self.space.counts;
+        counts
+            .enqueued
+            .fetch_add(delivered.enqueued, Ordering::Relaxed);
+        counts
+            .dropped
+            .fetch_add(delivered.dropped, Ordering::Relaxed);
+    }
+
+    fn too_long(&self, limit: u64) -> Refusal {
+        let way = match self.how.is_reliable {
+            true => "",
+            false => ", or more in the mode `reliable`",
+        };
+        let details = format!("a message of this channel has at most {limit} bytes{way}");
+        Refusal::new(ProxyError::HttpRequestError, details).status(StatusCode::PAYLOAD_TOO_LARGE)
     }
 
     /// Publishes each ADU of a content. A reader that is not fast enough holds up this content alone.
@@ -182,20 +265,16 @@ impl Publishing<'_> {
             return self.elsewhere(draft).await;
         };
 
-        let deadline = Instant::now() + self.wait;
-        let delivered = match channel.publish_by(&draft, deadline).await {
+        let delivered = match channel.publish_by(&draft, self.deadline()).await {
             Ok(delivered) => delivered,
             Err(Unpublished::NoRoom(no_room)) => {
                 return Err(NotPublished::NoRoom(no_room, Delivered::default()));
             }
-            Err(Unpublished::Stopped | Unpublished::Gone) => return self.elsewhere(draft).await,
+            Err(Unpublished::Stopped | Unpublished::Gone | Unpublished::Passing) => {
+                return self.elsewhere(draft).await;
+            }
         };
-        counts
-            .enqueued
-            .fetch_add(delivered.enqueued, Ordering::Relaxed);
-        counts
-            .dropped
-            .fetch_add(delivered.dropped, Ordering::Relaxed);
+        self.count(&delivered);
         Ok(delivered)
     }
 
@@ -212,10 +291,7 @@ impl Publishing<'_> {
                 let forwarded = forward(&successor, &self.opener, self.path, draft);
                 forwarded.await.map_err(NotPublished::Refused)
             }
-            None => Ok(Delivered {
-                is_exact: true,
-                ..Delivered::default()
-            }),
+            None => Ok(nobody()),
         }
     }
 
@@ -243,9 +319,12 @@ fn add(total: &mut Delivered, delivered: &Delivered) {
     total.at = delivered.at;
 }
 
-fn too_long(limit: usize) -> Refusal {
-    let details = format!("a message of this channel has at most {limit} bytes");
-    Refusal::new(ProxyError::HttpRequestError, details).status(StatusCode::PAYLOAD_TOO_LARGE)
+/// The counts of a message for which no one is here.
+fn nobody() -> Delivered {
+    Delivered {
+        is_exact: true,
+        ..Delivered::default()
+    }
 }
 
 fn malformed(error: impl std::error::Error) -> Refusal {

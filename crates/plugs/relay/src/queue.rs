@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hermes_proto::relay::{Gap, GapReason};
 
 use crate::account::Account;
-use crate::message::Message;
+use crate::message::{Message, Part};
 
 /// Receivers that one relay may say it has: sums of them stay numbers.
 #[doc(alias = "bound")]
@@ -106,6 +106,10 @@ struct Member {
     bytes: usize,
     /// Messages that it has lost, in their order.
     skips: VecDeque<Skip>,
+    /// Whether it takes long messages, in pieces.
+    takes_pieces: bool,
+    /// The long message of which it gets the pieces that come.
+    follows: Option<u64>,
 }
 
 /// Messages that a member has lost.
@@ -115,7 +119,8 @@ struct Skip {
     at: u64,
     /// Indices that it passes over.
     span: u64,
-    gap: Gap,
+    /// `None`: pieces of a message whose loss was told, or that it has never had.
+    gap: Option<Gap>,
 }
 
 impl Queue {
@@ -130,6 +135,8 @@ impl Queue {
             next: self.end(),
             bytes: 0,
             skips: VecDeque::new(),
+            takes_pieces: false,
+            follows: None,
         };
         self.members.insert(id, member);
         id
@@ -228,8 +235,53 @@ impl Queue {
         }
     }
 
+    /// Says whether the stream of a member takes long messages. It gets none of one that is under way: the stream has not its beginning.
+    pub(crate) fn takes_pieces(&mut self, id: MemberId, takes: bool) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.takes_pieces = takes;
+            member.follows = None;
+        }
+    }
+
+    /// Whether each member that is to get this piece has room for it.
+    pub(crate) fn has_room_for(&self, piece: &Message) -> bool {
+        let cost = piece.cost();
+        let mut members = self.members.values();
+        members.all(|member| !member.is_to_get(piece) || member.has_room(cost))
+    }
+
+    /// Adds a piece of a long message, for those who have had all before it. Others lose the message, and are told so once.
+    pub(crate) fn push_piece(&mut self, piece: &Arc<Message>) -> Enqueued {
+        let index = self.end();
+        let mut enqueued = self.receivers();
+        let is_to_get = |member: &&Member| member.is_to_get(piece);
+        let left = self.members.values().filter(is_to_get).count();
+        let span = u64::from(left > 0);
+        for member in self.members.values_mut() {
+            if member.is_to_get(piece) {
+                member.add(piece.cost());
+                member.follows = match piece.part {
+                    Part::First | Part::Further => Some(piece.sequence),
+                    Part::Whole | Part::Last | Part::Abort => None,
+                };
+            } else {
+                enqueued.enqueued -= member.weight();
+                match piece.part {
+                    Part::First => member.lose_long(index, span),
+                    _ => member.pass_over(index, span),
+                }
+            }
+        }
+        if left > 0 {
+            self.keep(piece, left);
+        }
+        enqueued
+    }
+
     fn keep(&mut self, message: &Arc<Message>, left: usize) {
-        if let Some(topic) = &message.topic {
+        if let Some(topic) = &message.topic
+            && message.part == Part::Whole
+        {
             self.topics.insert(topic.clone(), self.end());
         }
         self.bytes += message.cost();
@@ -243,16 +295,21 @@ impl Queue {
     /// The next thing for a member: a gap, which is thereby told, or messages of `limit` bytes in all, at least one; `None` if
     /// nothing waits.
     pub(crate) fn next(&mut self, id: MemberId, limit: usize, now: Instant) -> Option<Step> {
-        let expired = self.pass(id, now);
-        let member = self.members.get_mut(&id)?;
-        if expired > 0 {
-            return Some(Step::Gap(Gap {
-                count: expired,
-                reason: GapReason::Expired,
-            }));
-        }
-        if let Some(gap) = member.take_skip() {
-            return Some(Step::Gap(gap));
+        loop {
+            let expired = self.pass(id, now);
+            let member = self.members.get_mut(&id)?;
+            if expired > 0 {
+                return Some(Step::Gap(Gap {
+                    count: expired,
+                    reason: GapReason::Expired,
+                }));
+            }
+            let Some(skip) = member.take_skip() else {
+                break;
+            };
+            if let Some(gap) = skip.gap {
+                return Some(Step::Gap(gap));
+            }
         }
         let range = self.run(id, limit, now);
         (!range.is_empty()).then_some(Step::Messages(range))
@@ -308,6 +365,7 @@ impl Queue {
     pub(crate) fn tell(&mut self, id: MemberId, gap: Gap) {
         if let Some(member) = self.members.get_mut(&id) {
             let at = member.next;
+            let gap = Some(gap);
             member.skips.push_front(Skip { at, span: 0, gap });
         }
     }
@@ -408,15 +466,18 @@ impl Member {
 
     /// It loses messages that would have come at this index, and that the queue has never had.
     fn lose(&mut self, at: u64, gap: Gap) {
-        match self.skips.back_mut() {
-            Some(last) if last.at + last.span == at => {
-                // One of an unknown number makes the sum unknown.
-                let is_known = last.gap.count > 0 && gap.count > 0;
-                let sum = last.gap.count.saturating_add(gap.count);
-                last.gap.count = if is_known { sum } else { 0 };
-            }
-            _ => self.skips.push_back(Skip { at, span: 0, gap }),
+        if let Some(last) = self.skips.back_mut()
+            && last.at + last.span == at
+            && let Some(earlier) = &mut last.gap
+        {
+            // One of an unknown number makes the sum unknown.
+            let is_known = earlier.count > 0 && gap.count > 0;
+            let sum = earlier.count.saturating_add(gap.count);
+            earlier.count = if is_known { sum } else { 0 };
+            return;
         }
+        let gap = Some(gap);
+        self.skips.push_back(Skip { at, span: 0, gap });
     }
 
     fn has_room(&self, cost: usize) -> bool {
@@ -440,32 +501,60 @@ impl Member {
         self.next <= index && !self.skips.iter().any(passes)
     }
 
+    /// Whether a piece of a long message is for it.
+    fn is_to_get(&self, piece: &Message) -> bool {
+        match piece.part {
+            Part::First | Part::Whole => self.takes_pieces,
+            Part::Further | Part::Last | Part::Abort => self.follows == Some(piece.sequence),
+        }
+    }
+
     /// It loses a message that comes at this index, and passes over so many indices.
     fn skip(&mut self, at: u64, span: u64) {
+        self.skip_for(GapReason::Full, at, span);
+    }
+
+    /// It loses a long message that begins at this index.
+    fn lose_long(&mut self, at: u64, span: u64) {
+        self.skip_for(GapReason::Long, at, span);
+    }
+
+    fn skip_for(&mut self, reason: GapReason, at: u64, span: u64) {
         if let Some(last) = self.skips.back_mut()
             && last.at + last.span == at
-            && last.gap.reason == GapReason::Full
+            && let Some(gap) = &mut last.gap
+            && gap.reason == reason
         {
             last.span += span;
-            last.gap.count += 1;
+            gap.count += 1;
             return;
         }
-        let gap = Gap {
-            count: 1,
-            reason: GapReason::Full,
-        };
+        let gap = Some(Gap { count: 1, reason });
         self.skips.push_back(Skip { at, span, gap });
     }
 
-    /// The loss that it is to be told of now.
-    fn take_skip(&mut self) -> Option<Gap> {
+    /// It passes over a piece of a message whose beginning it has not.
+    fn pass_over(&mut self, at: u64, span: u64) {
+        match self.skips.back_mut() {
+            Some(last) if last.at + last.span == at => last.span += span,
+            _ if span == 0 => {}
+            _ => self.skips.push_back(Skip {
+                at,
+                span,
+                gap: None,
+            }),
+        }
+    }
+
+    /// The loss that it has to pass now.
+    fn take_skip(&mut self) -> Option<Skip> {
         let skip = *self.skips.front()?;
         if skip.at != self.next {
             return None;
         }
         self.skips.pop_front();
         self.next += skip.span;
-        Some(skip.gap)
+        Some(skip)
     }
 
     /// Gives up what has waited longest, until there is room or nothing waits; `dropped` gets the indices.
@@ -479,12 +568,16 @@ impl Member {
         let mut lost = 0;
         while !self.has_room(cost) {
             if let Some(earlier) = self.take_skip() {
-                lost += earlier.count;
+                lost += earlier.gap.map_or(0, |gap| gap.count);
                 continue;
             }
             let Some(entry) = entries.get((self.next - first) as usize) else {
                 break;
             };
+            // A message of which some pieces are gone is none: the one that comes is lost instead.
+            if entry.message.part != Part::Whole {
+                break;
+            }
             if !entry.is_replaced {
                 self.remove(entry.message.cost());
                 lost += 1;
@@ -493,10 +586,10 @@ impl Member {
             self.next += 1;
         }
         if lost > 0 {
-            let gap = Gap {
+            let gap = Some(Gap {
                 count: lost,
                 reason: GapReason::Full,
-            };
+            });
             let at = self.next;
             self.skips.push_front(Skip { at, span: 0, gap });
         }

@@ -28,8 +28,10 @@ pub(crate) struct RelaySettings {
     overflow: OverflowSetting,
     /// How long a subscription without room may hold up publishers of the reliable mode before it ends; 30s.
     lag: Option<Time>,
-    /// The longest message; 1MiB.
+    /// The longest message that is kept here; 1MiB.
     message: Option<ByteSize>,
+    /// The longest message of the reliable mode that passes piece by piece; 1GiB.
+    long_message: Option<ByteSize>,
     /// Subscriptions of one user, or of one source without a user; 1000.
     subscriptions: Option<u32>,
 }
@@ -56,6 +58,8 @@ pub(crate) struct Rules {
     pub(crate) queue: MemberBounds,
     /// Bytes.
     pub(crate) message: usize,
+    /// Bytes of one that passes piece by piece.
+    pub(crate) long_message: u64,
     pub(crate) subscriptions: usize,
 }
 
@@ -88,6 +92,7 @@ impl RelaySettings {
                 },
             },
             message: bytes(self.message, 1 << 20),
+            long_message: self.long_message.map_or(1 << 30, |size| size.0),
             subscriptions: self.subscriptions.map_or(1000, |count| count as usize),
         };
 

@@ -177,6 +177,25 @@ impl Share {
         }
     }
 
+    /// Whether all who are to get a piece of a long message have room for it.
+    pub(crate) fn has_room_for(&self, piece: &Message) -> bool {
+        self.queue.has_room_for(piece)
+    }
+
+    /// Adds a piece of a long message; who has to be woken for it.
+    pub(crate) fn push_piece(&mut self, piece: &Arc<Message>) -> Pushed {
+        let enqueued = self.accounted(|queue| queue.push_piece(piece));
+        Pushed {
+            enqueued,
+            waker: self.wake_one(),
+        }
+    }
+
+    /// Says whether the stream of a subscription takes long messages, from the next one on.
+    pub(crate) fn takes_pieces(&mut self, member: MemberId, takes: bool) {
+        self.queue.takes_pieces(member, takes);
+    }
+
     /// Ends a subscription behind what waits for it.
     pub(crate) fn end(&mut self, member: MemberId, ending: Ending) -> Option<Waker> {
         let state = self.states.get_mut(&member)?;

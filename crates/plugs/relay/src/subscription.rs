@@ -73,6 +73,11 @@ impl Subscription {
         self.share.lock().weigh(self.member, receivers);
     }
 
+    /// Whether its stream takes long messages, in pieces.
+    pub(crate) fn takes_pieces(&self, takes: bool) {
+        self.share.lock().takes_pieces(self.member, takes);
+    }
+
     /// A stream takes it; its number, unless the subscription is over.
     pub(crate) fn attach(&self) -> Option<u64> {
         self.times.lock().away_since = None;

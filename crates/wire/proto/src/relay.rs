@@ -6,11 +6,16 @@
 //! ```text
 //! ADU       { Sequence (varint), Flags (8), [Length (varint), Content-Type], [Length (varint), Topic],
 //!             [Length (varint), Proof], Data }
+//! MORE      { Sequence (varint), Flags (8), Data }
+//! ABORT     { Sequence (varint) }
 //! GAP       { Count (varint), Reason (varint) }
 //! HEARTBEAT { Sequence (varint) }
 //! MOVED     { URI }
 //! END       { Reason (varint), Text }
 //! ```
+//!
+//! A message that is too long to be kept comes in pieces: an ADU with a flag that says so, and MORE behind it, until one is the last, or ABORT
+//! says that none will be.
 //!
 //! A publisher may send a content of the same form, whose ADUs are published one by one; their sequences are its own. The fields are in
 //! [`fields`], positions in [`Position`].
@@ -43,6 +48,15 @@ const MOVED: u64 = 0x2d7c_51c3;
 /// The end of the subscription.
 const END: u64 = 0x2d7c_51c4;
 
+/// A further piece of a long message.
+const MORE: u64 = 0x2d7c_51c5;
+
+/// The end of a long message that did not come whole.
+const ABORT: u64 = 0x2d7c_51c6;
+
+/// The flag of a piece behind which none comes.
+const IS_LAST: u8 = 0x01;
+
 /// The flag of an ADU that names its content type.
 const HAS_TYPE: u8 = 0x01;
 
@@ -54,6 +68,9 @@ const IS_RELIABLE: u8 = 0x04;
 
 /// The flag of an ADU that carries the proof of its sender.
 const HAS_PROOF: u8 = 0x08;
+
+/// The flag of an ADU that is the first piece of a long message.
+const IS_BEGUN: u8 = 0x10;
 
 /// The longest proof of a sender, in bytes.
 #[doc(alias = "bound")]
@@ -88,6 +105,12 @@ pub struct Adu {
 pub enum RelayFrame {
     /// A message.
     Adu(Adu),
+    /// The first piece of a long message.
+    Begin(Adu),
+    /// A further piece of it.
+    More(Piece),
+    /// The message of this number does not come whole.
+    Abort(u64),
     /// Messages that are lost for this subscription.
     Gap(Gap),
     /// Nothing has happened since this message.
@@ -98,6 +121,17 @@ pub enum RelayFrame {
     End(End, Bytes),
     /// A capsule of another type, to be skipped.
     Unknown,
+}
+
+/// A piece of a long message, behind the first one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The number of the message.
+    pub sequence: u64,
+    /// Whether the message ends with it.
+    pub is_last: bool,
+    /// Its part of the content, which may be empty.
+    pub data: Bytes,
 }
 
 /// Lost messages.
@@ -120,6 +154,8 @@ pub enum GapReason {
     Away,
     /// 3: the position is of a channel that has begun anew.
     Restarted,
+    /// 4: it was too long to be kept, and passed those by that do not take pieces.
+    Long,
     /// Another number.
     Other(u64),
 }
@@ -165,7 +201,9 @@ impl RelayFrame {
     pub fn decode(capsule: &Capsule) -> Result<Self, RelayFrameError> {
         let mut value = capsule.value.clone();
         match capsule.kind.code() {
-            ADU => decode_adu(value).map(Self::Adu),
+            ADU => decode_adu(value),
+            MORE => decode_piece(value).map(Self::More),
+            ABORT => number(&mut value).map(Self::Abort),
             GAP => Ok(Self::Gap(Gap {
                 count: number(&mut value)?,
                 reason: number(&mut value)?.into(),
@@ -183,6 +221,18 @@ impl RelayFrame {
             Self::Adu(adu) => {
                 encode_adu_header(adu, output);
                 output.put_slice(&adu.data);
+            }
+            Self::Begin(adu) => {
+                encode_first_piece_header(adu, output);
+                output.put_slice(&adu.data);
+            }
+            Self::More(piece) => {
+                encode_piece_header(piece, output);
+                output.put_slice(&piece.data);
+            }
+            Self::Abort(sequence) => {
+                header(ABORT, varint::size(*sequence), output);
+                varint::encode(*sequence, output);
             }
             Self::Gap(gap) => {
                 let reason = gap.reason.code();
@@ -211,6 +261,23 @@ impl RelayFrame {
 
 /// Appends an ADU without its data, which follows: a large one need not be copied.
 pub fn encode_adu_header(adu: &Adu, output: &mut BytesMut) {
+    encode_header_of(adu, 0, output);
+}
+
+/// Appends the first piece of a long message without its data, which follows.
+pub fn encode_first_piece_header(adu: &Adu, output: &mut BytesMut) {
+    encode_header_of(adu, IS_BEGUN, output);
+}
+
+/// Appends a further piece without its data, which follows.
+pub fn encode_piece_header(piece: &Piece, output: &mut BytesMut) {
+    let length = varint::size(piece.sequence) + 1 + piece.data.len();
+    header(MORE, length, output);
+    varint::encode(piece.sequence, output);
+    output.put_u8(if piece.is_last { IS_LAST } else { 0 });
+}
+
+fn encode_header_of(adu: &Adu, more_flags: u8, output: &mut BytesMut) {
     let label = |label: &Option<Bytes>, most: usize| {
         let length = label.as_ref().map_or(0, |label| label.len().min(most));
         label.as_ref().map(|label| label.slice(..length))
@@ -221,7 +288,10 @@ pub fn encode_adu_header(adu: &Adu, output: &mut BytesMut) {
         (HAS_PROOF, label(&adu.proof, MAX_PROOF)),
     ];
     let mut labels_length = 0;
-    let mut flags = if adu.is_reliable { IS_RELIABLE } else { 0 };
+    let mut flags = more_flags;
+    if adu.is_reliable {
+        flags |= IS_RELIABLE;
+    }
     for (flag, label) in &labels {
         if let Some(label) = label {
             flags |= flag;
@@ -243,10 +313,23 @@ fn header(code: u64, length: usize, output: &mut BytesMut) {
     encode_header(CapsuleType::Other(code), length as u64, output);
 }
 
-fn decode_adu(mut value: Bytes) -> Result<Adu, RelayFrameError> {
+fn decode_piece(mut value: Bytes) -> Result<Piece, RelayFrameError> {
     let sequence = number(&mut value)?;
     let flags = value.try_get_u8().map_err(|_| RelayFrameError::Short)?;
-    if flags & !(HAS_TYPE | HAS_TOPIC | IS_RELIABLE | HAS_PROOF) != 0 {
+    if flags & !IS_LAST != 0 {
+        return Err(RelayFrameError::Flags(flags));
+    }
+    Ok(Piece {
+        sequence,
+        is_last: flags & IS_LAST != 0,
+        data: value,
+    })
+}
+
+fn decode_adu(mut value: Bytes) -> Result<RelayFrame, RelayFrameError> {
+    let sequence = number(&mut value)?;
+    let flags = value.try_get_u8().map_err(|_| RelayFrameError::Short)?;
+    if flags & !(HAS_TYPE | HAS_TOPIC | IS_RELIABLE | HAS_PROOF | IS_BEGUN) != 0 {
         return Err(RelayFrameError::Flags(flags));
     }
     let mut label = |flag: u8, most: usize| -> Result<Option<Bytes>, RelayFrameError> {
@@ -266,13 +349,17 @@ fn decode_adu(mut value: Bytes) -> Result<Adu, RelayFrameError> {
     let content_type = label(HAS_TYPE, MAX_LABEL)?;
     let topic = label(HAS_TOPIC, MAX_LABEL)?;
     let proof = label(HAS_PROOF, MAX_PROOF)?;
-    Ok(Adu {
+    let adu = Adu {
         sequence,
         content_type,
         topic,
         is_reliable: flags & IS_RELIABLE != 0,
         proof,
         data: value,
+    };
+    Ok(match flags & IS_BEGUN {
+        0 => RelayFrame::Adu(adu),
+        _ => RelayFrame::Begin(adu),
     })
 }
 
@@ -292,6 +379,7 @@ impl GapReason {
             Self::Expired => 1,
             Self::Away => 2,
             Self::Restarted => 3,
+            Self::Long => 4,
             Self::Other(code) => code,
         }
     }
@@ -303,6 +391,7 @@ impl GapReason {
             Self::Expired => "expired",
             Self::Away => "away",
             Self::Restarted => "restarted",
+            Self::Long => "long",
             Self::Other(_) => "other",
         }
     }
@@ -315,6 +404,7 @@ impl From<u64> for GapReason {
             1 => Self::Expired,
             2 => Self::Away,
             3 => Self::Restarted,
+            4 => Self::Long,
             _ => Self::Other(code),
         }
     }
@@ -362,7 +452,7 @@ impl From<u64> for End {
 /// Decodes arbitrary bytes as a capsule of each type: what is read is the same after it was written.
 #[cfg(test)]
 pub(crate) fn fuzz_one(data: &[u8]) {
-    for code in ADU..=END + 1 {
+    for code in ADU..=ABORT + 1 {
         let capsule = Capsule {
             kind: CapsuleType::Other(code),
             value: Bytes::copy_from_slice(data),
@@ -407,7 +497,19 @@ mod tests {
             data: Bytes::from_static(b"hi"),
         };
         let frames = [
+            RelayFrame::Begin(adu.clone()),
             RelayFrame::Adu(adu),
+            RelayFrame::More(Piece {
+                sequence: 4182,
+                is_last: false,
+                data: Bytes::from_static(b" there"),
+            }),
+            RelayFrame::More(Piece {
+                sequence: 4182,
+                is_last: true,
+                data: Bytes::new(),
+            }),
+            RelayFrame::Abort(4182),
             RelayFrame::Gap(Gap {
                 count: 3,
                 reason: GapReason::Away,
@@ -446,7 +548,9 @@ mod tests {
         };
         assert_eq!(decode(ADU, &[]), Err(RelayFrameError::Short));
         assert_eq!(decode(ADU, &[1]), Err(RelayFrameError::Short));
-        assert_eq!(decode(ADU, &[1, 16]), Err(RelayFrameError::Flags(16)));
+        assert_eq!(decode(ADU, &[1, 32]), Err(RelayFrameError::Flags(32)));
+        assert_eq!(decode(MORE, &[1]), Err(RelayFrameError::Short));
+        assert_eq!(decode(MORE, &[1, 2]), Err(RelayFrameError::Flags(2)));
         assert_eq!(decode(ADU, &[1, 1, 5, b'a']), Err(RelayFrameError::Short));
         assert_eq!(
             decode(ADU, &[1, 2, 0x41, 0x00]),

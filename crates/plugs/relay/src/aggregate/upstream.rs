@@ -312,7 +312,14 @@ impl Reader {
                 Ok(RelayFrame::Moved(_)) => {
                     return Some(StreamEnd::Over(stopping("the relay has moved")));
                 }
-                Ok(RelayFrame::Heartbeat(_) | RelayFrame::Unknown) => {}
+                // No relay gets pieces: it is told of a gap.
+                Ok(
+                    RelayFrame::Begin(_)
+                    | RelayFrame::More(_)
+                    | RelayFrame::Abort(_)
+                    | RelayFrame::Heartbeat(_)
+                    | RelayFrame::Unknown,
+                ) => {}
                 Err(_) => return Some(StreamEnd::Broken),
             }
         }

@@ -9,7 +9,7 @@ use hermes_proto::relay::{Adu, Gap, Position};
 use tokio::time::timeout_at;
 
 use super::{Channel, Waiting};
-use crate::message::{Message, cost};
+use crate::message::{Message, Part, cost};
 use crate::queue::Room;
 use crate::share::Ending;
 
@@ -53,6 +53,7 @@ impl Channel {
             came: Instant::now(),
             // The content shares memory with the others of its piece, and a slow reader must not keep those.
             data: Bytes::copy_from_slice(&adu.data),
+            part: Part::Whole,
         });
         state.push(&message, room);
     }

@@ -38,4 +38,6 @@ pub(crate) enum Unpublished {
     Stopped,
     /// It goes on at another relay.
     Gone,
+    /// A long message is under way.
+    Passing,
 }

@@ -1,10 +1,12 @@
 //! Capsules: the form of clients that speak the relay's own language.
 
 use bytes::{Bytes, BytesMut};
-use hermes_proto::relay::{Adu, RelayFrame, encode_adu_header};
+use hermes_proto::relay::{
+    Adu, Piece, RelayFrame, encode_adu_header, encode_first_piece_header, encode_piece_header,
+};
 
 use super::Word;
-use crate::message::Message;
+use crate::message::{Message, Part};
 
 /// Appends a message without its content; for a relay also whether it must not be lost.
 pub(super) fn head(message: &Message, is_for_relay: bool, output: &mut BytesMut) {
@@ -16,7 +18,18 @@ pub(super) fn head(message: &Message, is_for_relay: bool, output: &mut BytesMut)
         proof: message.proof.clone(),
         data: message.data.clone(),
     };
-    encode_adu_header(&adu, output);
+    let piece = |is_last| Piece {
+        sequence: message.sequence,
+        is_last,
+        data: message.data.clone(),
+    };
+    match message.part {
+        Part::Whole => encode_adu_header(&adu, output),
+        Part::First => encode_first_piece_header(&adu, output),
+        Part::Further => encode_piece_header(&piece(false), output),
+        Part::Last => encode_piece_header(&piece(true), output),
+        Part::Abort => RelayFrame::Abort(message.sequence).encode(output),
+    }
 }
 
 pub(super) fn word(word: &Word<'_>, output: &mut BytesMut) {

@@ -18,6 +18,7 @@ fn message(data: &'static [u8]) -> Arc<Message> {
         proof: None,
         came: Instant::now(),
         data: Bytes::from_static(data),
+        part: Part::Whole,
     })
 }
 

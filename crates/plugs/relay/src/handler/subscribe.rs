@@ -95,6 +95,8 @@ impl Relay {
             }
             None => form,
         };
+        let takes_pieces = form == Form::Native && wait(fields).is_none();
+        subscription.takes_pieces(takes_pieces);
         let stream = self.stream(&subscription, stream, form);
         if let Some(wait) = wait(fields) {
             return Ok(one(stream, wait).await);

@@ -18,6 +18,7 @@ fn message(sequence: u64, length: usize) -> Message {
         proof: None,
         came: Instant::now(),
         data: Bytes::from(vec![0; length]),
+        part: Part::Whole,
     }
 }
 
@@ -285,4 +286,77 @@ fn a_loss_on_the_way_stands_where_the_messages_would_have_come() {
     queue.lose(gap(0));
     let now = Instant::now();
     assert_eq!(drain(&mut queue, member, now), [1, -2000, 2003, 0]);
+}
+
+/// A piece of the long message of this number.
+fn piece(sequence: u64, part: Part) -> Arc<Message> {
+    let message = Message {
+        part,
+        ..message(sequence, 100)
+    };
+    Arc::new(message)
+}
+
+#[test]
+fn only_those_who_take_pieces_and_had_the_first_get_a_long_message() {
+    let mut queue = Queue::default();
+    let now = Instant::now();
+    let follows = queue.join(bounds(9), owner());
+    queue.takes_pieces(follows, true);
+    let lines = queue.join(bounds(9), owner());
+    push(&mut queue, message(1, 100));
+    let begun = queue.push_piece(&piece(2, Part::First));
+    assert_eq!((begun.receivers, begun.enqueued), (2, 1));
+    let late = queue.join(bounds(9), owner());
+    queue.takes_pieces(late, true);
+    queue.push_piece(&piece(2, Part::Further));
+    queue.push_piece(&piece(2, Part::Last));
+    push(&mut queue, message(3, 100));
+    assert_eq!(drain(&mut queue, follows, now), [1, 2, 2, 2, 3]);
+    // Told of once, before the next message.
+    assert_eq!(drain(&mut queue, lines, now), [1, -1, 3]);
+    assert_eq!(drain(&mut queue, late, now), [3]);
+    assert_eq!(queue.bytes(), 0);
+}
+
+#[test]
+fn a_stream_that_takes_the_place_in_the_midst_gets_no_further_piece() {
+    let mut queue = Queue::default();
+    let now = Instant::now();
+    let member = queue.join(bounds(9), owner());
+    queue.takes_pieces(member, true);
+    queue.push_piece(&piece(1, Part::First));
+    assert_eq!(drain(&mut queue, member, now), [1]);
+    queue.takes_pieces(member, true);
+    queue.push_piece(&piece(1, Part::Further));
+    queue.push_piece(&piece(1, Part::Abort));
+    assert_eq!(drain(&mut queue, member, now), [0; 0]);
+    push(&mut queue, message(2, 100));
+    assert_eq!(drain(&mut queue, member, now), [2]);
+    queue.push_piece(&piece(3, Part::First));
+    assert_eq!(drain(&mut queue, member, now), [3]);
+}
+
+#[test]
+fn pieces_wait_for_those_who_follow_alone_and_none_of_them_is_dropped() {
+    let mut queue = Queue::default();
+    let now = Instant::now();
+    let oldest = MemberBounds {
+        overflow: Overflow::Oldest,
+        ..bounds(2)
+    };
+    let member = queue.join(oldest, owner());
+    queue.takes_pieces(member, true);
+    let full = queue.join(bounds(1), owner());
+    push(&mut queue, message(1, 100));
+    assert!(!queue.has_room(message(2, 100).cost()));
+    let first = piece(2, Part::First);
+    assert!(queue.has_room_for(&first));
+    queue.push_piece(&first);
+    assert!(!queue.has_room_for(&piece(2, Part::Last)));
+    // The message before it makes room, its piece does not: then the one that comes is lost.
+    push(&mut queue, message(3, 100));
+    push(&mut queue, message(4, 100));
+    assert_eq!(drain(&mut queue, member, now), [-1, 2, 3, -1]);
+    assert_eq!(drain(&mut queue, full, now), [1, -1, -2]);
 }

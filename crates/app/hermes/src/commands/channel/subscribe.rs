@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use hermes_relay_client::{Event, Loss, Received, Subscription, Wish};
 use serde_json::json;
@@ -41,6 +43,11 @@ pub async fn run(subscribe: &Subscribe, output: Output) -> Result<(), Failure> {
             Event::Message(message) => {
                 show(&message, output);
                 received += 1;
+            }
+            Event::Begun(message) => show_begin(&message, output),
+            Event::Piece { data, is_last } => {
+                show_piece(&data, is_last, output);
+                received += u64::from(is_last);
             }
             Event::Lost(loss) => {
                 lost(&loss, output);
@@ -97,6 +104,46 @@ fn show(message: &Received, output: Output) {
         );
         drop(out.flush());
     }
+}
+
+/// The first piece of a long message; `more` says that another line goes on with it.
+fn show_begin(message: &Received, output: Output) {
+    if output.json {
+        output.line(json!({
+            "seq": message.at.sequence,
+            "type": message.content_type,
+            "topic": message.topic,
+            "base64": STANDARD.encode(&message.data),
+            "more": true,
+        }));
+        return;
+    }
+    show_bytes(&message.data, output);
+}
+
+fn show_piece(data: &[u8], is_last: bool, output: Output) {
+    if output.json {
+        output.line(json!({ "base64": STANDARD.encode(data), "more": !is_last }));
+        return;
+    }
+    show_bytes(data, output);
+    if is_last && output.width().is_some() {
+        output.line("");
+    }
+}
+
+/// A piece is no line: nothing is added to it, so that a file arrives as it is.
+fn show_bytes(data: &[u8], output: Output) {
+    let mut out = std::io::stdout().lock();
+    let written = match output.width() {
+        Some(_) => {
+            let text = String::from_utf8_lossy(data);
+            out.write_all(crate::output::safe(&text).as_bytes())
+        }
+        None => out.write_all(data),
+    };
+    drop(written);
+    drop(out.flush());
 }
 
 /// Says how many messages are lost; 0 if no one knows.
