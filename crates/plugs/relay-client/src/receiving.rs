@@ -18,6 +18,8 @@ pub(crate) struct Receiving {
     /// The path of the channel, under which its messages are signed.
     path: String,
     window: ReplayWindow<()>,
+    /// The long message whose pieces are coming.
+    pub(crate) coming: Option<u64>,
 }
 
 impl Receiving {
@@ -26,6 +28,7 @@ impl Receiving {
             path: channel.path(),
             channel,
             window: ReplayWindow::new(SIGNATURES, 0),
+            coming: None,
         }
     }
 

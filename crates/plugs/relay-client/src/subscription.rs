@@ -61,8 +61,6 @@ pub struct Subscription {
     /// The path of the channel, or of the subscription once there is one.
     path: String,
     at: Option<Position>,
-    /// The long message that is coming.
-    long: Option<u64>,
     /// The silence after which the relay is doubted, once it has answered.
     silence: Option<Duration>,
     stream: Option<Stream>,
@@ -99,7 +97,6 @@ impl Subscription {
             path: path(&channel.url),
             other: None,
             at: wish.from,
-            long: None,
             silence: None,
             stream: None,
             waits: Waits {
@@ -288,10 +285,10 @@ impl Subscription {
                 self.events.push_back(event);
             }
             RelayFrame::Begin(adu) => self.begin_long(&adu),
-            RelayFrame::More(piece) if self.long == Some(piece.sequence) => {
+            RelayFrame::More(piece) if self.receiving.coming == Some(piece.sequence) => {
                 self.waits.next = FIRST_WAIT;
                 if piece.is_last {
-                    self.long = None;
+                    self.receiving.coming = None;
                     if let Some(at) = &mut self.at {
                         at.sequence = piece.sequence;
                     }
@@ -301,8 +298,8 @@ impl Subscription {
                     is_last: piece.is_last,
                 });
             }
-            RelayFrame::Abort(sequence) if self.long == Some(sequence) => {
-                self.long = None;
+            RelayFrame::Abort(sequence) if self.receiving.coming == Some(sequence) => {
+                self.receiving.coming = None;
                 self.events.push_back(Loss::of_one("aborted", None));
                 if let Some(at) = &mut self.at {
                     at.sequence = sequence;
@@ -349,7 +346,7 @@ impl Subscription {
         };
         match self.receiving.long(adu, at) {
             Some(received) => {
-                self.long = Some(adu.sequence);
+                self.receiving.coming = Some(adu.sequence);
                 self.events.push_back(Event::Begun(received));
             }
             None => {
@@ -363,7 +360,7 @@ impl Subscription {
 
     /// Goes on at another relay.
     fn go_to(&mut self, there: Uri) {
-        self.long = None;
+        self.receiving.coming = None;
         self.stream = None;
         self.path = path(&there);
         self.url = there;
@@ -386,7 +383,7 @@ impl Subscription {
     }
 
     fn broken(&mut self, reason: String) {
-        self.long = None;
+        self.receiving.coming = None;
         self.stream = None;
         self.events.push_back(Event::Away(reason));
         let wait = self.waits.next;

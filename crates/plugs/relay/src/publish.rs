@@ -137,7 +137,7 @@ impl Publishing<'_> {
         let Some(channel) = &self.channel else {
             return match self.space.moves.going() {
                 Some(_) => Err(self.too_long(self.limit as u64).into()),
-                None => Ok(nobody()),
+                None => Ok(no_receivers()),
             };
         };
         let mut length = begun.len() as u64;
@@ -291,7 +291,7 @@ impl Publishing<'_> {
                 let forwarded = forward(&successor, &self.opener, self.path, draft);
                 forwarded.await.map_err(NotPublished::Refused)
             }
-            None => Ok(nobody()),
+            None => Ok(no_receivers()),
         }
     }
 
@@ -320,7 +320,7 @@ fn add(total: &mut Delivered, delivered: &Delivered) {
 }
 
 /// The counts of a message for which no one is here.
-fn nobody() -> Delivered {
+fn no_receivers() -> Delivered {
     Delivered {
         is_exact: true,
         ..Delivered::default()

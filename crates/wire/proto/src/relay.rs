@@ -108,7 +108,7 @@ pub enum RelayFrame {
     /// The first piece of a long message.
     Begin(Adu),
     /// A further piece of it.
-    More(Piece),
+    More(AduPiece),
     /// The message of this number does not come whole.
     Abort(u64),
     /// Messages that are lost for this subscription.
@@ -125,7 +125,7 @@ pub enum RelayFrame {
 
 /// A piece of a long message, behind the first one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct AduPiece {
     /// The number of the message.
     pub sequence: u64,
     /// Whether the message ends with it.
@@ -270,7 +270,7 @@ pub fn encode_first_piece_header(adu: &Adu, output: &mut BytesMut) {
 }
 
 /// Appends a further piece without its data, which follows.
-pub fn encode_piece_header(piece: &Piece, output: &mut BytesMut) {
+pub fn encode_piece_header(piece: &AduPiece, output: &mut BytesMut) {
     let length = varint::size(piece.sequence) + 1 + piece.data.len();
     header(MORE, length, output);
     varint::encode(piece.sequence, output);
@@ -313,13 +313,13 @@ fn header(code: u64, length: usize, output: &mut BytesMut) {
     encode_header(CapsuleType::Other(code), length as u64, output);
 }
 
-fn decode_piece(mut value: Bytes) -> Result<Piece, RelayFrameError> {
+fn decode_piece(mut value: Bytes) -> Result<AduPiece, RelayFrameError> {
     let sequence = number(&mut value)?;
     let flags = value.try_get_u8().map_err(|_| RelayFrameError::Short)?;
     if flags & !IS_LAST != 0 {
         return Err(RelayFrameError::Flags(flags));
     }
-    Ok(Piece {
+    Ok(AduPiece {
         sequence,
         is_last: flags & IS_LAST != 0,
         data: value,
@@ -499,12 +499,12 @@ mod tests {
         let frames = [
             RelayFrame::Begin(adu.clone()),
             RelayFrame::Adu(adu),
-            RelayFrame::More(Piece {
+            RelayFrame::More(AduPiece {
                 sequence: 4182,
                 is_last: false,
                 data: Bytes::from_static(b" there"),
             }),
-            RelayFrame::More(Piece {
+            RelayFrame::More(AduPiece {
                 sequence: 4182,
                 is_last: true,
                 data: Bytes::new(),

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use hermes_proto::relay::{
-    Adu, Piece, RelayFrame, encode_adu_header, encode_first_piece_header, encode_piece_header,
+    Adu, AduPiece, RelayFrame, encode_adu_header, encode_first_piece_header, encode_piece_header,
 };
 
 use super::Word;
@@ -18,7 +18,7 @@ pub(super) fn head(message: &Message, is_for_relay: bool, output: &mut BytesMut)
         proof: message.proof.clone(),
         data: message.data.clone(),
     };
-    let piece = |is_last| Piece {
+    let piece = |is_last| AduPiece {
         sequence: message.sequence,
         is_last,
         data: message.data.clone(),
