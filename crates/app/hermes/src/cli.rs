@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     cache, cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo,
     env, exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback,
-    run, status, top, translate, why, wireguard_key,
+    run, sign, status, top, translate, why, wireguard_key,
 };
 use crate::demo;
 
@@ -140,6 +140,8 @@ pub enum FileCommand {
     Cert(cert::Cert),
     /// Add a user to a file of passwords, change a password, or remove a user.
     Passwd(passwd::Passwd),
+    /// Sign a URL, so that anyone who holds it may fetch it for a while.
+    Sign(sign::Sign),
     /// Convert a configuration of Envoy, sing-box, WireGuard or PAC, and list what was left out.
     Convert(convert::Convert),
     /// Plan the functions between areas of organisations.

@@ -1,9 +1,10 @@
-//! Files of private keys: read, or made where there is none.
+//! Files of private keys and other secrets: read, or made where there is none.
 
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use aws_lc_rs::rand;
 use hermes_noise::PrivateKey;
 use serde_json::json;
 
@@ -18,20 +19,38 @@ const MODE: u32 = 0o600;
 /// # Errors
 /// In words, with the name of the file, when it cannot be read or made, or has no key.
 pub fn read_or_make(file: &Path) -> Result<PrivateKey, String> {
+    let generate = || {
+        let key = PrivateKey::generate().map_err(|error| error.to_string())?;
+        Ok(key.to_text())
+    };
+    make(file, generate)?;
+    read(file)
+}
+
+/// Makes a file of a secret of 64 hexadecimal digits, unless it is there.
+///
+/// # Errors
+/// In words, with the name of the file, when it cannot be made.
+pub fn make_secret(file: &Path) -> Result<(), String> {
+    let generate = || {
+        let mut secret = [0; 32];
+        rand::fill(&mut secret).map_err(|_| "the system has no random numbers".to_owned())?;
+        Ok(secret.map(|byte| format!("{byte:02x}")).concat())
+    };
+    make(file, generate)
+}
+
+fn make(file: &Path, generate: impl FnOnce() -> Result<String, String>) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let mut options = std::fs::OpenOptions::new();
     let created = options.write(true).create_new(true).mode(MODE).open(file);
     let mut created = match created {
         Ok(created) => created,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return read(file);
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         Err(error) => return Err(failed(&error)),
     };
-
-    let key = PrivateKey::generate().map_err(|error| failed(&error))?;
-    writeln!(created, "{}", key.to_text()).map_err(|error| failed(&error))?;
-    Ok(key)
+    let text = generate().map_err(|error| failed(&error))?;
+    writeln!(created, "{text}").map_err(|error| failed(&error))
 }
 
 /// The key in a file.

@@ -35,7 +35,7 @@ use cli::{ChannelCommand, Cli, Command, FileCommand, OverlayCommand};
 use commands::{
     cache, cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo,
     env, exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback,
-    run, schema, status, top, translate, why, wireguard_key,
+    run, schema, sign, status, top, translate, why, wireguard_key,
 };
 use failure::Failure;
 use output::Output;
@@ -197,6 +197,7 @@ fn make_files(command: FileCommand, output: Output) -> Result<(), Failure> {
     match command {
         FileCommand::Cert(cert) => cert::run(&cert, output),
         FileCommand::Passwd(passwd) => passwd::run(&passwd, output),
+        FileCommand::Sign(sign) => sign::run(&sign, output),
         FileCommand::Convert(convert) => convert::run(&convert, output),
         FileCommand::Plan(plan) => plan::run(&plan, output),
         FileCommand::Translate(translate) => translate::run(&translate, output),

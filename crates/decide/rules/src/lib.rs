@@ -59,7 +59,7 @@ pub use egress::{Denied, EgressRules, held_addresses};
 pub use fields::{BadField, ControlledFields, OverlayFields, Provenance, TrailerRules, apply};
 pub use hermes_proto::fields::Fields;
 pub use judge::Rules;
-pub use lint::lint;
+pub use lint::{is_in_custody, lint};
 pub use overlay_names::OverlayNames;
 pub use reevaluate::{reevaluate, still_believed};
 pub use restart::{SECTIONS as RESTART_SECTIONS, needs_restart};

@@ -43,6 +43,7 @@ pub mod refusals;
 pub mod remote_device;
 pub mod routed;
 pub mod shares;
+mod signed_routes;
 pub mod snapshot;
 mod trace;
 pub mod tunnels;

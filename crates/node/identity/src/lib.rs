@@ -11,6 +11,7 @@
 //!   still be accepted?
 //! - [`AuthContext`]: the result of authentication; `hermes_rules::judge` decides from it about the
 //!   user of the exchange.
+//! - [`signed_url`]: URLs that carry the permission to fetch them.
 //! - `hashing` and `turns`: passwords are checked a few at a time, in an order in which no source takes the others' turns.
 //!
 //! The crate does not verify certificates (the TLS layer has done that), knows no route, and writes
@@ -29,6 +30,7 @@ mod credentials;
 mod hashing;
 mod keys;
 mod proof;
+pub mod signed_url;
 mod turns;
 mod user_name;
 mod users;

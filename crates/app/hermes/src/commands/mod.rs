@@ -26,6 +26,7 @@ pub mod reload;
 pub mod rollback;
 pub mod run;
 pub mod schema;
+pub mod sign;
 pub mod status;
 pub mod top;
 pub mod translate;

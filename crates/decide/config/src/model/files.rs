@@ -37,8 +37,11 @@ impl Document {
             .filter_map(|authorize| authorize.rego.as_ref())
             .flat_map(|rego| &rego.files)
             .filter_map(DataSource::file);
+        let signed = self.routes.iter().filter_map(|route| route.signed.as_ref());
+        let signed = signed.flat_map(|signed| &signed.key_file);
         let all = token
             .into_iter()
+            .chain(signed.filter_map(DataSource::file))
             .chain(listeners)
             .chain(upstreams)
             .chain(servers)

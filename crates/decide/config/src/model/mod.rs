@@ -39,6 +39,7 @@ mod resume;
 mod retry;
 mod route;
 pub mod scalar;
+mod signed;
 mod split_dns;
 mod sticky;
 mod templates;
@@ -98,6 +99,7 @@ pub use scalar::{
     SpiffeFamily, StatusMatch, SystemUsers, TargetMatch, Template, TemplatePart, TextMatch,
     UpgradeName, UserMatch, UserPattern, Variable, WireguardKey, zone_index,
 };
+pub use signed::SignedUrls;
 pub use split_dns::{NamedEcho, OtherNames, SplitDns};
 pub use sticky::Hash;
 pub use templates::{Templates, UpstreamTemplates};

@@ -17,7 +17,7 @@ use super::scalar::{
 use super::terminate_by::TerminateBy;
 use super::tun::{PacketTermination, TerminateIntercept, TerminateIp, TerminateTun};
 use super::tunnel::Tunnel;
-use super::{AnswerChanges, Bind, Broadcast, Chain, PlugUse};
+use super::{AnswerChanges, Bind, Broadcast, Chain, PlugUse, SignedUrls};
 
 /// One route. The first route that matches decides; exactly one of `to`, `terminate`, `attach`, `respond`, `redirect`, `handle`
 /// is given.
@@ -34,6 +34,9 @@ pub struct Route {
     /// stands in `match`, and a hash in the place of the rest. Handlers of channels (`relay`) hide theirs anyway. Default: false.
     #[serde(default)]
     pub hide_path: bool,
+    /// Requests need a URL that was signed with one of these keys, and whose time is not over. Default: any URL.
+    #[serde(default)]
+    pub signed: Option<SignedUrls>,
     /// Fields set before the exchange leaves (existing values are replaced).
     #[serde(default)]
     pub set: IndexMap<String, Template>,

@@ -57,6 +57,9 @@ pub(super) fn compared_partly<H>(
 /// The action of a route, in words.
 pub fn describe_action(route: &Route) -> String {
     let mut said = describe_end(route);
+    if route.signed.is_some() {
+        said.push_str(", if the URL is signed");
+    }
     if !route.through.is_empty() {
         said.push_str(", through ");
         said.push_str(&describe_functions(&route.through));

@@ -5,7 +5,7 @@ use hermes_config::{child, nearest};
 
 use super::report::{Check, Report, each_listener};
 
-pub(super) const CHECKS: &[Check] = &[routes, upstreams, through, ingress, neighbours];
+pub(super) const CHECKS: &[Check] = &[routes, upstreams, ingress, neighbours];
 
 /// The length of a public key of 32 bytes in Base64.
 const KEY: usize = 44;
@@ -41,19 +41,8 @@ fn upstreams(document: &Document, report: &mut Report) {
     }
 }
 
-/// Tunnels in custody pass as they are: a transform would be left out without a word.
-fn through(document: &Document, report: &mut Report) {
-    for (index, route) in document.routes.iter().enumerate() {
-        if !route.through.is_empty() && is_in_custody(document, route) {
-            let path = format!("routes[{index}].through");
-            let reason = "tunnels in custody are not changed on their way";
-            report.add(path, reason, "remove it, or `custody`");
-        }
-    }
-}
-
 /// Whether a route, or else the upstream that it leads to, has requests taken into custody.
-fn is_in_custody(document: &Document, route: &Route) -> bool {
+pub fn is_in_custody(document: &Document, route: &Route) -> bool {
     let is_carried = |name: &str| {
         let upstream = document.upstreams.get(name);
         let retry = upstream.and_then(|upstream| upstream.retry.as_ref());

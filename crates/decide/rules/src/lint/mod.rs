@@ -32,6 +32,7 @@ mod ports;
 mod report;
 mod retries;
 mod routes;
+mod signed;
 mod split_dns;
 mod split_tunnels;
 mod templates;
@@ -44,6 +45,7 @@ mod wireguard;
 use hermes_config::Problem;
 use hermes_config::model::Document;
 
+pub use custody::is_in_custody;
 pub use listeners::is_open;
 pub(crate) use matches::each_match;
 use report::{Check, Report};
@@ -51,7 +53,7 @@ pub(crate) use users::each_user;
 
 /// Everything that is wrong with a document, by subject.
 pub fn lint(document: &Document) -> Vec<Problem> {
-    let lists: [&[Check]; 36] = [
+    let lists: [&[Check]; 37] = [
         node::CHECKS,
         listeners::CHECKS,
         acme::CHECKS,
@@ -76,6 +78,7 @@ pub fn lint(document: &Document) -> Vec<Problem> {
         decision_log::CHECKS,
         flow_log::CHECKS,
         bind::CHECKS,
+        signed::CHECKS,
         direct::CHECKS,
         loss::CHECKS,
         host_capture::CHECKS,

@@ -30,26 +30,6 @@ fn custody_needs_a_key_and_the_neighbour() {
 }
 
 #[test]
-fn tunnels_in_custody_are_not_changed() {
-    let finding = "routes[0].through: tunnels in custody are not changed on their way; remove it, or `custody`";
-    let custody = json!({ "custody": {
-        "key_file": "a.key",
-        "neighbours": { "next": { "key": KEY, "address": "192.0.2.1:4500" } },
-    } });
-    let mut document = json!({
-        "defaults": custody,
-        "upstreams": { "next": { "endpoints": ["192.0.2.1:1"], "retry": { "custody": true } } },
-        "routes": [{ "to": "next", "through": ["compress"] }],
-    });
-    finds(document.clone(), &[finding]);
-
-    document["routes"][0]["retry"] = json!({ "custody": false });
-    finds(document.clone(), &[]);
-    document["routes"][0]["retry"] = json!({ "custody": true });
-    finds(document, &[finding]);
-}
-
-#[test]
 fn neighbours_have_keys_and_one_of_two_begins() {
     finds(
         json!({ "defaults": { "custody": { "key_file": "a.key", "neighbours": {

@@ -75,7 +75,7 @@ impl<'a> Candidate<'a> {
     /// user.
     ///
     /// # Errors
-    /// The policy or a filter denies it, or no route matches.
+    /// The policy or a filter denies it, no route matches, or the route needs a signed URL.
     pub async fn decide(
         &mut self,
         head: &mut RequestHead,
@@ -83,6 +83,7 @@ impl<'a> Candidate<'a> {
     ) -> Result<(Grant, Arc<CompiledRoute>), Refusal> {
         let grant = self.grant(head, user).await?;
         let route = self.route(head, user.as_deref())?;
+        self.take_signature(&route, head)?;
         Ok((grant, route))
     }
 
@@ -133,6 +134,23 @@ impl<'a> Candidate<'a> {
             let details = || format!("no route for {} from listener {listener}", self.target);
             filter::unmatched(&unmatched, details)
         })
+    }
+
+    /// Takes the signature out of a URL, where the route needs one.
+    ///
+    /// # Errors
+    /// There is none that counts.
+    pub fn take_signature(
+        &self,
+        route: &CompiledRoute,
+        head: &mut RequestHead,
+    ) -> Result<(), Refusal> {
+        // A person who supposes an exchange has no key.
+        if matches!(self.mode, Mode::DryRun(_)) {
+            return Ok(());
+        }
+        let signed = &self.entry.snapshot.policing.signed;
+        signed.take(route.index, head, self.target)
     }
 
     /// Logs the decisions that were held back: they change an open tunnel.

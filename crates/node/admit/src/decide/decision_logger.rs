@@ -81,7 +81,9 @@ impl<'a> DecisionLogger<'a> {
             claims: self.auth.proof.claims(),
             groups: entry.snapshot.rules.names.groups_of(user),
         };
-        Some(Box::new(DecisionDraft::new(&subject, author())))
+        let mut draft = DecisionDraft::new(&subject, author());
+        draft.erase_signatures(&entry.snapshot.policing.signed);
+        Some(Box::new(draft))
     }
 
     /// Logs the outcome, and returns the name of the decision.

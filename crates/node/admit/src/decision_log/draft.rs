@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Author, mask};
 use crate::filter;
+use crate::signed_routes::SignedRoutes;
 use crate::snapshot::hidden_paths;
 
 /// A decision whose subject is known and whose result is not.
@@ -164,6 +165,11 @@ impl DecisionDraft {
             erased: Vec::new(),
             began: SystemTime::now(),
         }
+    }
+
+    /// Leaves out signatures of URLs: anyone who reads one may use it until it expires.
+    pub(crate) fn erase_signatures(&mut self, signed: &SignedRoutes) {
+        signed.erase(&mut self.input, &mut self.erased);
     }
 
     /// The event for the log.

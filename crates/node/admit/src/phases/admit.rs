@@ -57,6 +57,8 @@ impl Entered {
         let route = candidate.route(arrival.head(), identified.user.as_deref());
         let route = route.inspect_err(|_| self.remember_claims(&identified))?;
         self.exchange.route(&route.name);
+        let signed = candidate.take_signature(&route, arrival.head_mut());
+        signed.inspect_err(|_| self.remember_claims(&identified))?;
         if identified.is_traced {
             arrival.add_late(hop_report::late(self, &route, rule));
         }

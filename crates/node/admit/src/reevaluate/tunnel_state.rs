@@ -585,6 +585,7 @@ impl TunnelState {
         if by_ip(route) != opened.by_ip.as_deref()
             || binds && route.config.bind.is_none()
             || opened.upstream.is_none() && forbids_listening(route, &asked)
+            || route.config.signed.is_some()
             || opened.is_direct() && !permits_direct(route)
             || opened.attached.is_none() && !permits_upgrade(route, &asked)
         {

@@ -36,7 +36,7 @@ use hermes_proto::fields::names::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use hermes_proto::functions_field::{FUNCTIONS, NODES, NodeFunctions};
 use hermes_rules::policy::{Effect, Rule};
 use hermes_rules::route::{Unfit, hops_of};
-use hermes_rules::{Denied, Rules, Source, TrailerRules, chains, ends, lint};
+use hermes_rules::{Denied, Rules, Source, TrailerRules, chains, ends, is_in_custody, lint};
 use hermes_upstream::Upstream;
 use http::{HeaderName, HeaderValue};
 
@@ -45,6 +45,7 @@ use crate::filter::{Checkpoint, FlowRego};
 use crate::next::{self, Next};
 use crate::node_name::node_name;
 use crate::remote_device;
+use crate::signed_routes::SignedRoutes;
 use address_rules::AddressRules;
 pub use limit_log::SessionBound;
 pub use listener::is_challenge;
@@ -91,6 +92,8 @@ pub struct Policing {
     pub filters: Vec<Checkpoint>,
     /// The fields with credentials that a filter is to see.
     pub(crate) filtered_credentials: Vec<HeaderName>,
+    /// The routes whose requests need a signed URL.
+    pub(crate) signed: SignedRoutes,
 }
 
 impl Snapshot {
@@ -131,6 +134,7 @@ impl Snapshot {
         let mut reports = ReportSinks::read(document, record.clone(), &mut problems);
         remote_device::check(document, &mut problems);
         let policies = plugged(document, plugs, &mut problems);
+        let signed = SignedRoutes::read(document, &mut problems);
         let node = node_of(&loaded, previous, &mut problems);
         // Routes name upstreams: without this, a broken upstream would be reported a second time
         // below.
@@ -147,6 +151,7 @@ impl Snapshot {
                 flows: policies.flows,
                 filters: filter::assemble(document, &rules, policies.filters, &upstreams, plugs),
                 filtered_credentials: filtered_credentials(document),
+                signed,
             },
             rules,
             tunnels_by_post: tunnels_by_post(document),
@@ -377,12 +382,31 @@ fn through(
         }
     }
     problems.extend(elsewhere(&path, here, document, route, plugs));
+    problems.extend(in_custody(&path, document, route, plugs));
 
     if problems.is_empty() {
         Ok(())
     } else {
         Err(problems)
     }
+}
+
+/// Tunnels in custody pass as they are: a transform would be left out without a word.
+fn in_custody(
+    path: &str,
+    document: &Document,
+    route: &model::Route,
+    plugs: &Plugs,
+) -> Option<Problem> {
+    let is_transform = |named: &PlugUse| {
+        let means = next::meant(document, named);
+        plugs.transforms.find(&means.name).is_ok()
+    };
+    let has_transform = route.through.iter().any(is_transform);
+    (has_transform && is_in_custody(document, route)).then(|| {
+        let reason = "tunnels in custody are not changed on their way";
+        Problem::new(path, reason).remedy("remove it, or `custody`")
+    })
 }
 
 /// Functions of nodes further on, from the first that is named on: this node does not know those there, but how they are asked for.

@@ -12,10 +12,11 @@ use hermes_tests::{Echo, Node, curl, free, program};
 use serde_json::Value;
 
 /// Pages on which a key may be, besides those of the configuration.
-const PAGES: [&str; 4] = [
+const PAGES: [&str; 5] = [
     "configuration.md",
     "identity.md",
     "capture.md",
+    "signed-urls.md",
     "transparent.md",
 ];
 

@@ -4,6 +4,7 @@ mod disk;
 mod poisoning;
 mod purge;
 mod reuse;
+mod signed;
 mod worked_example;
 
 use std::fs;
