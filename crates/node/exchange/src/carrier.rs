@@ -60,7 +60,11 @@ pub(crate) async fn forward(
 }
 
 /// Has the carrier answer, with the request as it would leave for the next proxy.
-async fn message(routed: &Routed, mut arrival: Arrival, next: &Next) -> Result<String, Failed> {
+pub(crate) async fn message(
+    routed: &Routed,
+    mut arrival: Arrival,
+    next: &Next,
+) -> Result<String, Failed> {
     let departing = depart(routed, arrival.head_mut().take(), next);
     let refusal = match (departing, arrival, next.carrier()) {
         (Ok((head, _)), Arrival::Offered(mut offered), Some(handled)) => {

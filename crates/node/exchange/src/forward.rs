@@ -26,12 +26,12 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_rules::route::Act;
 use http::StatusCode;
 
+use crate::between;
 use crate::beyond::Beyond;
 use crate::carried::Carried;
 use crate::carrier;
 use crate::failed::Failed;
 use crate::here::attach;
-use crate::here::between;
 use crate::here::handle;
 use crate::here::local;
 use crate::message;
@@ -178,13 +178,13 @@ async fn by_kind(
         (Kind::ConnectIp, Receiver::Origin) if !is_plug => {
             Box::pin(packets::open(routed, arrival, next)).await
         }
-        (Kind::Message | Kind::Connect | Kind::ConnectTcp, _) if next.carrier().is_some() => {
-            Box::pin(carrier::forward(routed, arrival, next)).await
-        }
         (Kind::Message, _) if !next.through.between.is_empty() => {
             Box::pin(between::answer(routed, arrival, next))
                 .await
                 .map(Carried::Over)
+        }
+        (Kind::Message | Kind::Connect | Kind::ConnectTcp, _) if next.carrier().is_some() => {
+            Box::pin(carrier::forward(routed, arrival, next)).await
         }
         (Kind::Message, _) => Box::pin(message::forward(routed, arrival, next))
             .await

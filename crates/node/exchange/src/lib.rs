@@ -13,6 +13,7 @@
 //! Specifications: RFC 9110 (proxy role), RFC 9298 (CONNECT-UDP), RFC 9484 (CONNECT-IP).
 
 mod behalf;
+mod between;
 mod beyond;
 mod carried;
 mod carrier;

@@ -17,7 +17,7 @@ struct Storeys {
 const STOREYS: &[Storeys] = &[
     Storeys {
         name: "crates/node/exchange",
-        rooms: "pump stage transformed failed beyond carried reach message datagrams packets tunnel here carrier forward behalf lib",
+        rooms: "pump stage transformed failed beyond carried reach message datagrams packets tunnel here carrier between forward behalf lib",
     },
     Storeys {
         name: "crates/node/node",

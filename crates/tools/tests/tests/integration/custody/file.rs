@@ -120,7 +120,7 @@ impl FileOrigin {
             let length = WHOLE - from;
             write!(
                 stream,
-                "HTTP/1.1 {status}\r\nETag: \"{version}\"\r\nContent-Length: {length}\r\n\r\n"
+                "HTTP/1.1 {status}\r\nETag: \"{version}\"\r\nCache-Control: public, max-age=300\r\nContent-Length: {length}\r\n\r\n"
             )?;
             let content: Vec<u8> = (from..WHOLE).map(|at| byte(version, at)).collect();
             let first = FIRST.saturating_sub(from);

@@ -1,6 +1,7 @@
 //! Requests and tunnels in custody, between processes.
 
 mod address;
+mod cached;
 mod file;
 mod once;
 mod progress;

@@ -39,6 +39,11 @@ fn document(neighbours: &str, listeners: &str, routes: &str) -> String {
 impl Row {
     /// One to this target, whose first node has listeners `web` and `db`; its route says this, too.
     pub fn start(target: SocketAddr, route: &str) -> Self {
+        Self::start_with(target, route, "")
+    }
+
+    /// The same; the route of the node in the middle says `core`, too.
+    pub fn start_with(target: SocketAddr, route: &str, core: &str) -> Self {
         let folders: [TempDir; 3] = std::array::from_fn(|_| tempfile::tempdir().unwrap());
         let keys = folders.each_ref().map(|folder| key(folder.path()));
         let at = [free::udp(), free::udp()];
@@ -62,7 +67,7 @@ impl Row {
         let core = document(
             &format!("{}, {}", before(0), next(2, at[1])),
             &hop(0),
-            onward,
+            &format!("{onward}{core}"),
         );
         let end = format!(
             "terminate: \"{target}\", retry: {{ keep_for: 30s, per_try_timeout: 10s, attempts: 2, on: [gateway-error], \

@@ -9,11 +9,12 @@ use hermes_http::{Incoming, Kind, Offered, RequestHead};
 use hermes_plug::arrival::Arrival;
 use hermes_plug::{Onward, OpeningAnswer, RequestContent, Sends};
 
-use super::awaited::{self, FirstAnswer};
-use super::feed::FeedOwner;
-use super::handle::{self, HandlerCall};
 use crate::carried::Carried;
+use crate::carrier;
 use crate::failed::Failed;
+use crate::here::awaited::{self, FirstAnswer};
+use crate::here::feed::FeedOwner;
+use crate::here::handle::{self, HandlerCall};
 use crate::message;
 use crate::reach::plug_request;
 
@@ -48,7 +49,10 @@ impl Way {
     /// To the next handler, or to the next hop.
     async fn go(self, arrival: Arrival) -> Result<String, Failed> {
         let Some(handled) = self.next.through.between.get(self.passed) else {
-            return message::forward(&self.routed, arrival, &self.next).await;
+            return match self.next.carrier() {
+                Some(_) => carrier::message(&self.routed, arrival, &self.next).await,
+                None => message::forward(&self.routed, arrival, &self.next).await,
+            };
         };
         let Arrival::Offered(offered) = arrival else {
             return Err(Failed::untouched(
