@@ -10,6 +10,7 @@
 mod acme;
 mod ambiguous_paths;
 mod answers;
+mod cache;
 mod canonical_hosts;
 mod certificates;
 mod charges;
