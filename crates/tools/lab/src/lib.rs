@@ -4,6 +4,7 @@
 //! [`origin`], runs [`experiment`]s on them in shuffled order, and makes a [`report`] of medians and ranges.
 //! [`hops`] does the same for chains of proxies over HTTP/3, in networks of their own.
 //! [`ip`] sends IP packets through Hermes, VPNs in user space, and a copier that bounds what any of them can do.
+//! [`browse`] loads a page in Chromium over a slow link.
 //! [`cache`] plays the rules of RFC 9111 against caches.
 //! [`control`] has agents by the thousand attend a controller.
 //! [`push`] has the relay and NATS send small messages, large ones, and to thousands who wait.
@@ -19,6 +20,7 @@
 //!
 //! Begin reading in [`overhead`]: the whole of a run.
 
+pub mod browse;
 pub mod cache;
 pub mod control;
 pub mod emulator;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use hermes_lab::{
-    cache, control, faults, forwarder, functions, hops, hostile, intermittent, ip, origin,
+    browse, cache, control, faults, forwarder, functions, hops, hostile, intermittent, ip, origin,
     overhead, papers, plan, policy, push, rate_limit, socks, split, video,
 };
 
@@ -46,6 +46,8 @@ enum Command {
     RateLimit(rate_limit::RateLimitArguments),
     /// RTP from ffmpeg over a link that loses packets: by itself, through tunnels that mend losses, and by SRT, in namespaces.
     Video(video::VideoArguments),
+    /// A page in Chromium over a slow link that loses packets, directly and through nodes, in namespaces.
+    Browse(browse::BrowseArguments),
     /// Caches beside each other: the rules of RFC 9111, case by case, and the cost of a hit.
     Cache(cache::CacheArguments),
     /// What attacks cost a node with its defaults, and a bystander on it: memory, processor time, latency.
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan::run(&arguments),
         Command::RateLimit(arguments) => rate_limit::run(&arguments),
         Command::Video(arguments) => video::run(&arguments),
+        Command::Browse(arguments) => browse::run(&arguments),
         Command::Cache(arguments) => cache::run(&arguments),
         Command::Hostile(arguments) => hostile::run(&arguments),
         Command::Link(arguments) => return faults::run(&arguments),
