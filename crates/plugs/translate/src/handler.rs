@@ -151,6 +151,8 @@ impl Translating {
         content: Incoming,
         is_head: bool,
     ) -> Result<Response, Refusal> {
+        let left = self.mapping.lead_back(translation, &mut answer.fields);
+        self.file.counts.left.fetch_add(left, Ordering::Relaxed);
         let plan = self.mapping.answer(translation, &mut answer);
         let plan = plan.map_err(|unfit| self.refused(unfit.of_answer()))?;
         let plan = plan.filter(|plan| !is_head && (plan.makes() || !content.is_end()));

@@ -30,6 +30,8 @@ pub(crate) struct Counts {
     pub(crate) passed: AtomicU64,
     /// Requests and answers that were refused.
     pub(crate) refused: AtomicU64,
+    /// URIs of answers that the old interface has no path for.
+    pub(crate) left: AtomicU64,
     last_refusal: Mutex<Option<String>>,
 }
 

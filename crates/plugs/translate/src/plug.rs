@@ -57,6 +57,7 @@ impl Plug for TranslatePlug {
             let told = json!({
                 "translated": counts.translated.load(Ordering::Relaxed),
                 "passed": counts.passed.load(Ordering::Relaxed),
+                "left_uris": counts.left.load(Ordering::Relaxed),
                 "refused": counts.refused.load(Ordering::Relaxed),
                 "last_refusal": counts.last_refusal(),
             });

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use hermes_http::{Frame, Incoming, Outgoing};
 use hermes_net::memory::{Charge, Memory, Owner, Purpose};
 use http::StatusCode;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::content::{ContentPlan, ContentTranslator};
@@ -25,12 +27,23 @@ const COLLECTED: Duration = Duration::from_secs(120);
 #[doc(alias = "bound")]
 const SLICE: usize = 4 << 10;
 
+/// Bytes of memory from which a content is finished beside the workers.
+#[doc(alias = "bound")]
+const LARGE: usize = 256 << 10;
+
+/// Slices that are translated at once, and large contents that are finished at once.
+#[doc(alias = "bound")]
+const AT_ONCE: usize = 4;
+
+/// The turns of all contents, first come, first served.
+static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
+
 /// A content that is being translated.
 pub(crate) struct Pumped {
     incoming: Incoming,
-    translator: ContentTranslator,
+    /// Gone at the end of the content.
+    translator: Option<ContentTranslator>,
     charge: Charge,
-    is_done: bool,
 }
 
 /// How a content broke off.
@@ -58,15 +71,14 @@ impl Pumped {
         let account = Memory::node().owner(owner.clone());
         Self {
             incoming,
-            translator: plan.begin(scope),
+            translator: Some(plan.begin(scope)),
             charge: account.empty_charge(Purpose::Collected),
-            is_done: false,
         }
     }
 
     /// Whether all of it went on.
     pub(crate) fn is_done(&self) -> bool {
-        self.is_done
+        self.translator.is_none()
     }
 
     /// The first bytes that can go on: all of them, where the content is translated as a whole.
@@ -76,7 +88,7 @@ impl Pumped {
     pub(crate) async fn first(&mut self) -> Result<Vec<u8>, Broken> {
         let mut out = Vec::new();
         let first = async {
-            while out.is_empty() && !self.is_done {
+            while out.is_empty() && !self.is_done() {
                 let next = timeout(PIECE, self.next(&mut out)).await;
                 next.unwrap_or_else(|_| Err(late()))?;
             }
@@ -107,7 +119,7 @@ impl Pumped {
                     .map_err(|_| Broken::Gone)?;
             }
             // Only now: an end that comes before the last bytes would cut the content off.
-            if self.is_done {
+            if self.is_done() {
                 return outgoing.finish(None).await.map_err(|_| Broken::Gone);
             }
             tokio::select! {
@@ -123,25 +135,54 @@ impl Pumped {
         match self.incoming.frame().await {
             Some(Ok(Frame::Data(piece))) => {
                 for slice in piece.chunks(SLICE) {
-                    self.translator.push(slice, out)?;
-                    // Others on this worker have a turn: a crowd of costly contents must not hold them up.
-                    tokio::task::yield_now().await;
+                    self.push(slice, out).await?;
                 }
             }
             // Trailers tell of the content as it was, so they end with it.
             Some(Ok(Frame::Trailers(_))) => {}
             Some(Err(_)) => return Err(Broken::Gone),
-            None => {
-                self.translator.finish(out)?;
-                self.is_done = true;
-            }
+            None => self.finish(out).await?,
         }
         self.pay(out.len())
     }
 
+    /// Translates a slice once it has its turn: of a crowd of costly contents only few are ready to run at once, so that all else on this worker
+    /// waits for these, and not for the crowd.
+    async fn push(&mut self, slice: &[u8], out: &mut Vec<u8>) -> Result<(), Broken> {
+        let Some(translator) = &mut self.translator else {
+            return Ok(());
+        };
+        let turn = TURNS.acquire().await;
+        let pushed = translator.push(slice, out);
+        // The turn is kept while others run: else every content that waits would be ready again.
+        tokio::task::yield_now().await;
+        drop(turn);
+        Ok(pushed?)
+    }
+
+    /// Translates the rest: a large one, which cannot be left in its midst, beside the workers.
+    async fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Broken> {
+        let Some(mut translator) = self.translator.take() else {
+            return Ok(());
+        };
+        if translator.held() < LARGE {
+            return Ok(translator.finish(out)?);
+        }
+        let turn = TURNS.acquire().await;
+        let mut sent = std::mem::take(out);
+        let finished = spawn_blocking(move || {
+            let finished = translator.finish(&mut sent);
+            finished.map(|()| sent)
+        });
+        let finished = finished.await;
+        drop(turn);
+        *out = finished.map_err(|_| Broken::Gone)??;
+        Ok(())
+    }
+
     /// Charges the owner for the memory that is held.
     fn pay(&mut self, sent: usize) -> Result<(), Broken> {
-        let held = self.translator.held() + sent;
+        let held = self.translator.as_ref().map_or(0, ContentTranslator::held) + sent;
         let charged = self.charge.bytes();
         // An element has gone on: its room is free for others.
         if held < charged {

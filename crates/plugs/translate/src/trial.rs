@@ -90,9 +90,12 @@ fn answered(
     let content = answer.content.clone();
     let got = match translation {
         None => Ok(content),
-        Some(translation) => mapping
-            .answer(translation, &mut head)
-            .and_then(|plan| translate(plan.as_ref(), &translation.scope, content)),
+        Some(translation) => {
+            mapping.lead_back(translation, &mut head.fields);
+            mapping
+                .answer(translation, &mut head)
+                .and_then(|plan| translate(plan.as_ref(), &translation.scope, content))
+        }
     };
     let content = match got {
         Ok(content) => content,

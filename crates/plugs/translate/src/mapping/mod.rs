@@ -8,6 +8,7 @@ mod read;
 mod read_parts;
 mod spoken;
 mod tagged;
+mod way_back;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ use hermes_config::Places;
 pub(crate) use read::FILE;
 pub use read::mapping_schema;
 use spoken::Spoken;
+use way_back::{AnswerUris, WayBack};
 
 /// How an old interface is served by a new one.
 pub struct Mapping {
@@ -49,6 +51,8 @@ pub struct Mapping {
 struct Operation {
     from: AskPattern,
     to: Destination,
+    /// From paths of `to` to those of `from`, where they tell them.
+    back: Option<WayBack>,
     query: Changes,
     fields: FieldChanges,
     content: Option<Arc<ContentPlan>>,
@@ -148,6 +152,12 @@ impl Mapping {
             scope: Arc::new(scope),
             operation,
         }))
+    }
+
+    /// Leads `Location`, `Content-Location` and `Link` of an answer back to paths of the old interface; gives the number of URIs of the same server
+    /// that stay as they are.
+    pub(crate) fn lead_back(&self, translation: &Translation, fields: &mut Fields) -> u64 {
+        AnswerUris::new(&self.operations, &translation.head).lead_back(fields)
     }
 
     /// The answer of the old interface for one of the new; gives the translation of its content.

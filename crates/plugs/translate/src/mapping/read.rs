@@ -13,6 +13,7 @@ use super::destination::Destination;
 use super::file::{AnswerSpec, MappingFile, OperationSpec, SpokenSpec};
 use super::read_parts::{Parts, Variables};
 use super::spoken::{FieldMark, MediaTypeParameter, Spoken};
+use super::way_back::WayBack;
 use super::{AnswerRule, Mapping, Operation, StatusPattern};
 use crate::content::ContentBounds;
 
@@ -251,6 +252,7 @@ impl Reading {
         });
         let answers = self.answers(&child(path, "answers"), &spec.answers, &variables);
         Some(Operation {
+            back: WayBack::of(&spec.from, &spec.to, query.is_empty()),
             from,
             to,
             query,

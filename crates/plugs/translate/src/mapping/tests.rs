@@ -286,6 +286,57 @@ fn contents_of_another_kind_are_refused_or_pass_as_declared() {
 }
 
 #[test]
+fn uris_of_answers_lead_back_where_their_paths_tell_the_old_ones() {
+    let mapping = mapping(
+        "\
+operations:
+  add: { from: POST /v1/users, to: POST /v2/people }
+  user: { from: 'GET /v1/users/{id}', to: 'GET /v2/people/{id}' }
+  file: { from: 'GET /v1/files/{rest*}', to: 'GET /v2/documents/{rest}' }
+  list: { from: GET /v1/users, to: GET /v2/people, query: { move: { page: offset } } }
+  full: { from: 'GET /v1/full/{id}', to: 'GET /v2/people?id={id}' }
+",
+    );
+    let translation = mapping.request(&request("POST /v1/users", &[]));
+    let translation = translation.unwrap().unwrap();
+    let led = |name: &str, value: &str| {
+        let mut fields = fields(&[(name, value)]);
+        let left = mapping.lead_back(&translation, &mut fields);
+        let text = fields.get(name).unwrap().to_str().unwrap().to_owned();
+        (text, left)
+    };
+    let all = [
+        ("/v2/people/7", "/v1/users/7", 0),
+        ("/v2/people/a%2Fb?x=1#y", "/v1/users/a%2Fb?x=1#y", 0),
+        ("/v2/documents/a/b", "/v1/files/a/b", 0),
+        ("http://A.example/v2/people", "http://A.example/v1/users", 0),
+        // A query of the new interface is none of the old one where a mapping changes it; other paths have no way back.
+        ("/v2/people?offset=2", "/v2/people?offset=2", 1),
+        ("/v2/orders/7", "/v2/orders/7", 1),
+        ("/v2/documents/%2e%2e/x", "/v2/documents/%2e%2e/x", 1),
+        // Another server, and a relative path, are left without a word.
+        (
+            "http://b.example/v2/people",
+            "http://b.example/v2/people",
+            0,
+        ),
+        ("//b.example/v2/people", "//b.example/v2/people", 0),
+        ("7", "7", 0),
+    ];
+    for (new, old, left) in all {
+        for name in ["location", "content-location"] {
+            assert_eq!(led(name, new), (old.to_owned(), left), "{name}");
+        }
+    }
+    let links = "</v2/people/7>; rel=next; title=\"</v2/people/8>\", <http://b.example/>; rel=x, </v2/x>; rel=y";
+    let told = "</v1/users/7>; rel=next; title=\"</v2/people/8>\", <http://b.example/>; rel=x, </v2/x>; rel=y";
+    assert_eq!(led("link", links), (told.to_owned(), 1));
+    for odd in ["<", "<>", "\"", "</v2/people/7", "<a\">"] {
+        assert_eq!(led("link", odd).0, odd);
+    }
+}
+
+#[test]
 fn all_mistakes_of_a_file_are_told_with_their_lines() {
     let text = "\
 version: 1
