@@ -7,7 +7,7 @@ const PROBE: u64 = 8;
 
 /// How long an origin is not asked that failed, at first; the time doubles with each failure.
 #[doc(alias = "bound")]
-const PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest such time.
 #[doc(alias = "bound")]

@@ -9,6 +9,7 @@ use http::HeaderValue;
 use http::header::{ACCEPT_ENCODING, RANGE};
 use tokio::time::{sleep, timeout};
 
+use crate::book::PAUSE;
 use crate::digest::Told;
 use crate::ways::Ways;
 
@@ -97,9 +98,17 @@ impl Transfer {
             let Some(origin) = chosen.filter(|_| failures < FAILURES) else {
                 return;
             };
-            let pause = self.ways.group.book.lock().pause(origin, Instant::now());
-            sleep(pause).await;
-            ended = match self.ask(origin, end).await {
+            let pause = self.pause(origin, failures);
+            let asking = async {
+                sleep(pause).await;
+                self.ask(origin, end).await
+            };
+            let asked = tokio::select! {
+                asked = asking => asked,
+                // A client who leaves is noticed while no origin is asked, too.
+                _ = async { pin!(outgoing.broken()).await } => return,
+            };
+            ended = match asked {
                 Some(content) => self.piece(origin, content, end, &mut outgoing).await,
                 None => PieceEnd::Short,
             };
@@ -109,6 +118,17 @@ impl Transfer {
             // A client who has gone needs no end.
             let _ = outgoing.finish(None).await;
         }
+    }
+
+    /// The time until an origin is asked again. Failures of other transfers have another origin chosen, where there is one; only those of this one
+    /// have it wait: an object that always fails must not hold up others.
+    fn pause(&self, origin: usize, failures: u32) -> Duration {
+        let Some(before) = failures.checked_sub(1) else {
+            return Duration::ZERO;
+        };
+        let own = PAUSE.saturating_mul(1 << before.min(FAILURES));
+        let pause = self.ways.group.book.lock().pause(origin, Instant::now());
+        pause.min(own)
     }
 
     /// Asks an origin for the bytes up to `end`; `None` if they are not to be had there.

@@ -20,6 +20,7 @@ pub mod intercepted;
 pub mod interim;
 mod kept_contents;
 pub mod late_fields;
+mod lying_origins;
 mod paced;
 mod rebinding;
 pub mod refusals;
@@ -131,6 +132,7 @@ pub const ALL: &[Attack] = &[
     areas::PATHS,
     paced::WAITERS,
     translated::COSTLY,
+    lying_origins::LYING,
 ];
 
 /// A node under attack, with the servers behind it.

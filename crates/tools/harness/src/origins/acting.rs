@@ -105,7 +105,7 @@ pub fn refusing(refusals: usize) -> Origin<String> {
 }
 
 /// The next request; `None` at the end of the connection.
-async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<String> {
+pub(super) async fn request(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<String> {
     loop {
         if let Some(end) = unread.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&unread[..end]).to_ascii_lowercase();

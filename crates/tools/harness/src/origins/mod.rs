@@ -5,6 +5,7 @@ mod answers;
 mod calls;
 mod deciding;
 mod http;
+mod lying;
 mod scripted;
 mod tcp;
 mod udp;
@@ -24,6 +25,7 @@ pub use acting::{Act, acting, refusing};
 pub use calls::{Call, called, framed};
 pub use deciding::{Answer, Question, deciding};
 pub use http::{Request, http, http_on, https};
+pub use lying::{is_quick, is_right, lies, lying};
 pub use scripted::{early_hints, scripted, scripted_once};
 pub use tcp::{
     GREETING, farewell, tcp_closes_first, tcp_echo, tcp_on, tcp_resets, tcp_silent, tcp_sink,

@@ -130,6 +130,17 @@ fn contents_that_are_costly_to_translate_leave_room_for_another() {
 }
 
 #[test]
+fn origins_that_lie_and_stand_still_mix_nothing_and_hold_no_one_else_up() {
+    let stage = survives("lying-origins");
+    let origins = &stage.node.status()["plugs"]["origins"]["origins"];
+    for index in [0, 1] {
+        let told = |key: &str| origins[index][key].as_u64().unwrap();
+        assert!(told("unlike") > 0, "{origins:#}");
+        assert!(told("failures") > 0, "{origins:#}");
+    }
+}
+
+#[test]
 fn a_process_that_goes_wrong_at_the_word_of_one_user_serves_another() {
     let stage = survives("acting-hop");
     assert!(refusals(&stage, "no room left for this user") > 0);
