@@ -94,7 +94,7 @@ const CASES: [BrowseCase; 5] = [
 const SHORT: BrowseCase = BrowseCase::of("1 client, small page", [1, 1], PageSize::Tenth, 60);
 
 /// Browsers that run at once, of all systems together: more would wait for the processors.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 
 const LOAD: &str = "page load";
 const FIRST: &str = "first byte";
@@ -175,7 +175,7 @@ fn measure(
     }
     let (cached, others): (Vec<_>, Vec<_>) =
         stages.iter().partition(|stage| stage.system.has_cache());
-    // Somebody at each client has been there before.
+    // Each client has been there before.
     let loading = cached.iter().map(|stage| stage.open(1));
     for mut loads in loading.collect::<Result<Vec<_>>>()? {
         loads.end()?;

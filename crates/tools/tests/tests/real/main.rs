@@ -8,6 +8,7 @@
 )]
 
 mod apt;
+mod browse;
 mod calls;
 mod database;
 mod dns;
