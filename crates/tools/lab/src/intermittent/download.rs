@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bound::{self, LinkChain, Order, SLOT};
 use super::network::NodeRow;
-use super::results::TimedDownload;
+use super::results::{SecondFetch, TimedDownload};
 use super::{Carriage, Downloader, LINKS, MEGABYTE, Protection, RATE, server};
 
 /// Slots after the beginning of the links in which downloads begin: the nodes have started by then. Seeds differ in the last ones.
@@ -21,11 +21,26 @@ const FIRST_SLOT: u64 = 6;
 /// Up to which share of a slot a download may begin: a client that takes some milliseconds to start would miss the slot.
 const LATEST: f64 = 0.7;
 
+/// The share of a slot after which a download begins that follows another one.
+const EARLY: f64 = 0.1;
+
 /// How long it takes to lay a network and start its nodes.
 const LAYING: Duration = Duration::from_secs(2);
 
 /// Attempts at a network whose nodes are ready in time.
 const TRIES: usize = 5;
+
+/// The share of the bound of a whole download after which a client leaves it to another one.
+const LEFT: f64 = 0.5;
+
+/// One fetch of a client.
+#[derive(Clone, Copy)]
+struct Fetch<'a> {
+    file: &'a Path,
+    /// The path of the URL. Each names the same content.
+    path: &'a str,
+    limit: Duration,
+}
 
 /// The state that simultaneous downloads share.
 pub(super) struct AtOnce {
@@ -108,12 +123,27 @@ impl PlannedDownload {
             std::thread::sleep(left);
 
             let begin = start.elapsed();
-            let taken = self.run(&row, limit)?;
+            let file = row.folder.join("download");
+            let whole = Fetch {
+                file: &file,
+                path: "/file",
+                limit,
+            };
+            let taken = self.run(&row, whole)?;
+            let (again, resumed) = match self.is_cached() && taken.is_some() {
+                true => (
+                    Some(self.again(&row, whole)?),
+                    Some(self.resumed(&row, start, limit)?),
+                ),
+                false => (None, None),
+            };
             return Ok(TimedDownload {
                 download: self,
                 begin: begin.as_secs_f64(),
                 seconds: taken.map(|taken| taken.as_secs_f64()),
                 bound: self.bound(begin).as_secs_f64(),
+                again,
+                resumed,
             });
         }
         bail!("{self}: the nodes were never ready within {moment:?}")
@@ -146,10 +176,48 @@ impl PlannedDownload {
         SLOT.mul_f64(slot as f64 + random.f64() * LATEST)
     }
 
+    /// Whether the nodes on its way store what passes: they can read it, and take it into custody.
+    fn is_cached(self) -> bool {
+        self.way.is_custody() && self.protection == Protection::Hop
+    }
+
+    /// The same once more: the first node has it, so that no link is needed.
+    fn again(self, row: &NodeRow, first: Fetch<'_>) -> Result<SecondFetch> {
+        fs::remove_file(first.file)?;
+        let taken = self.run(row, first)?;
+        Ok(SecondFetch {
+            seconds: taken.map(|taken| taken.as_secs_f64()),
+            bound: 0.0,
+        })
+    }
+
+    /// One whose client leaves in the middle, and that another goes on with: both together have the time of one.
+    fn resumed(self, row: &NodeRow, start: Instant, limit: Duration) -> Result<SecondFetch> {
+        // At the beginning of a slot: near its end, a client that takes some milliseconds to start would miss it.
+        let slots = start.elapsed().div_duration_f64(SLOT).ceil();
+        let moment = start + SLOT.mul_f64(slots + EARLY);
+        std::thread::sleep(moment.saturating_duration_since(Instant::now()));
+        let begin = start.elapsed();
+        let bound = self.bound(begin);
+        let file = row.folder.join("resumed");
+        let fetch = |limit| Fetch {
+            file: &file,
+            path: "/resumed",
+            limit,
+        };
+        self.run(row, fetch(bound.mul_f64(LEFT)))?;
+        let taken = self.run(row, fetch(limit))?;
+        let taken = taken.map(|_| start.elapsed() - begin);
+        Ok(SecondFetch {
+            seconds: taken.map(|taken| taken.as_secs_f64()),
+            bound: bound.as_secs_f64(),
+        })
+    }
+
     /// How long it takes, if it is whole.
-    fn run(self, row: &NodeRow, limit: Duration) -> Result<Option<Duration>> {
-        let file = row.folder.join("download");
-        let words = self.words(row, &file)?;
+    fn run(self, row: &NodeRow, fetch: Fetch<'_>) -> Result<Option<Duration>> {
+        let Fetch { file, limit, .. } = fetch;
+        let words = self.words(row, fetch)?;
         let limit = limit.as_secs_f64().to_string();
         let begun = Instant::now();
         let mut command = row.client()?.command("timeout");
@@ -161,7 +229,7 @@ impl PlannedDownload {
         if !output.status.success() || !file.exists() {
             return Ok(None);
         }
-        let whole = fs::read(&file)? == server::content(self.bytes);
+        let whole = fs::read(file)? == server::content(self.bytes);
         ensure!(
             whole || !self.way.is_custody(),
             "the download in custody ended well and has wrong bytes"
@@ -170,14 +238,16 @@ impl PlannedDownload {
     }
 
     /// The command of the client.
-    fn words(self, row: &NodeRow, file: &Path) -> Result<Vec<String>> {
+    fn words(self, row: &NodeRow, fetch: Fetch<'_>) -> Result<Vec<String>> {
         let text = |path: &Path| path.to_str().map(str::to_owned).context("a name in UTF-8");
         let scheme = match self.protection {
             Protection::Hop => "http",
             Protection::EndToEnd => "https",
         };
         let mut words: Vec<String> = match self.client {
-            Downloader::Curl => ["curl", "-sS", "--cacert"].map(str::to_owned).to_vec(),
+            Downloader::Curl => ["curl", "-sS", "-C", "-", "--cacert"]
+                .map(str::to_owned)
+                .to_vec(),
             Downloader::Wget => [
                 "wget",
                 "-nv",
@@ -196,11 +266,11 @@ impl PlannedDownload {
             Downloader::Curl => "-o".to_owned(),
             Downloader::Wget => "-O".to_owned(),
         });
-        words.push(text(file)?);
+        words.push(text(fetch.file)?);
         words.extend(self.direction(row, scheme));
 
         let origin = row.origin(self.way, self.protection);
-        words.push(format!("{scheme}://{origin}/{}", self.bytes));
+        words.push(format!("{scheme}://{origin}{}", fetch.path));
         Ok(words)
     }
 

@@ -289,7 +289,7 @@ fn document(node: usize, keys: &[String], pki: &Pki) -> String {
         )
     } else {
         "routes:\n  \
-         - { match: { listener: custody }, to: next, retry: { custody: true }, tunnel: { answer: early } }\n  \
+         - { match: { listener: custody }, to: next, retry: { custody: true }, tunnel: { answer: early }, through: [cache] }\n  \
          - { match: { listener: quic }, to: quic, tunnel: { answer: early } }\n  \
          - { to: next, tunnel: { answer: early } }\n"
             .to_owned()

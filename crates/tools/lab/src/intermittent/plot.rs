@@ -165,6 +165,8 @@ mod tests {
             begin: 0.0,
             seconds,
             bound: 6.84,
+            again: None,
+            resumed: None,
         };
         let downloads = vec![one(Carriage::Custody, Some(7.0)), one(Carriage::Tcp, None)];
         let panel = Panel {

@@ -120,8 +120,9 @@ fn answer(stream: impl Read + Write, content: &[u8]) -> Result<()> {
         };
         let length = rest.len();
         let stream = reader.get_mut();
-        let head =
-            format!("HTTP/1.1 {status}\r\nETag: \"{size}\"\r\nContent-Length: {length}\r\n\r\n");
+        let head = format!(
+            "HTTP/1.1 {status}\r\nETag: \"{size}\"\r\nCache-Control: public, max-age=300\r\nContent-Length: {length}\r\n\r\n"
+        );
         stream.write_all(head.as_bytes())?;
         stream.write_all(rest)?;
         stream.flush()?;
