@@ -225,6 +225,8 @@ fn a_laptop_of_sing_box() {
             "log: { level: warn }",
             "http: 127.0.0.1:2080",
             "http: \"[::1]:2081\"",
+            "socks: 127.0.0.1:1080",
+            "multipath: true",
             "file: users.txt",
             "tcp: 127.0.0.1:5432",
             "target: 10.1.0.9:5432",
@@ -255,7 +257,6 @@ fn a_laptop_of_sing_box() {
 
     notes(&converted, Loss::LeftOut, 4, "dns");
     notes(&converted, Loss::LeftOut, 6, "SOCKS");
-    notes(&converted, Loss::LeftOut, 10, "SOCKS");
     notes(&converted, Loss::LeftOut, 16, "shadowsocks");
     notes(&converted, Loss::LeftOut, 33, "rule_set");
     notes(&converted, Loss::LeftOut, 39, "experimental");

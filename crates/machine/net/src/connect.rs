@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use socket2::SockRef;
+use socket2::{Domain, SockRef};
 use tokio::io::Interest;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
@@ -202,11 +202,7 @@ async fn attempt(
 }
 
 async fn connected(address: SocketAddr, from: &LocalEnd, is_fast: bool) -> io::Result<TcpStream> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
+    let socket = tcp_socket(address, from)?;
     // Claimed and marked before it is connected: a SYN would leave by the wrong route otherwise.
     let socket = marked(claimed(socket)?)?;
     from.bind(SockRef::from(&socket), address, Port::WhenConnected)?;
@@ -215,6 +211,20 @@ async fn connected(address: SocketAddr, from: &LocalEnd, is_fast: bool) -> io::R
         let _ = os::wait_for_first_bytes(&socket);
     }
     socket.connect(address).await
+}
+
+/// A socket for a connection to this address: of Multipath TCP where that was asked for and the system has it.
+fn tcp_socket(address: SocketAddr, from: &LocalEnd) -> io::Result<TcpSocket> {
+    if from.is_multipath
+        && let Ok(socket) = os::multipath_socket(Domain::for_address(address))
+    {
+        socket.set_nonblocking(true)?;
+        return Ok(TcpSocket::from_std_stream(socket.into()));
+    }
+    match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }
 }
 
 /// Sends the first bytes of a connection that may [open with them](LocalEnd::opening_fast), and waits until it is open; says how many were

@@ -55,7 +55,24 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// # Errors
 /// When the address is taken by a socket that does not share it, or may not be used.
 pub fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = ip_socket(address, Type::STREAM, Protocol::TCP)?;
+    bound_stream(ip_socket(address, Type::STREAM, Protocol::TCP)?, address)
+}
+
+/// As [`tcp`], for clients of Multipath TCP (RFC 8684) as well; where the system has none, for those of TCP alone.
+///
+/// # Errors
+/// As there.
+pub fn multipath(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    match ip_socket(address, Type::STREAM, Protocol::MPTCP) {
+        Ok(socket) => bound_stream(socket, address),
+        Err(error) => {
+            tracing::warn!(%address, %error, "`multipath` has no effect: the system cannot do it");
+            tcp(address)
+        }
+    }
+}
+
+fn bound_stream(socket: Socket, address: SocketAddr) -> io::Result<std::net::TcpListener> {
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

@@ -19,6 +19,8 @@ pub struct LocalEnd {
     client: ClientEnd,
     /// Connections open with their first bytes, where the system can (RFC 7413).
     pub(crate) is_fast: bool,
+    /// Connections may use several networks at once, where the system and the peer can (RFC 8684).
+    pub(crate) is_multipath: bool,
 }
 
 /// Whether the client of an exchange is seen at the far end.
@@ -65,6 +67,7 @@ impl LocalEnd {
         interface: None,
         client: ClientEnd::Hidden,
         is_fast: false,
+        is_multipath: false,
     };
 
     /// These addresses, of which the last of each family counts, and this interface.
@@ -97,6 +100,21 @@ impl LocalEnd {
     #[must_use]
     pub fn opening_fast(self, is_fast: bool) -> Self {
         Self { is_fast, ..self }
+    }
+
+    /// The same, where a connection may use several networks of both ends at once (Multipath TCP), if the peer takes part.
+    #[must_use]
+    pub fn over_multipath(self, is_multipath: bool) -> Self {
+        Self {
+            is_multipath,
+            ..self
+        }
+    }
+
+    /// Whether a connection may use several networks.
+    #[must_use]
+    pub fn is_multipath(&self) -> bool {
+        self.is_multipath
     }
 
     /// For an exchange of this client.

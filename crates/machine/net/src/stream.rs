@@ -243,6 +243,12 @@ impl Stream {
         &self.transport
     }
 
+    /// Whether it is a connection of Multipath TCP whose peer takes part (RFC 8684), without TLS.
+    #[must_use]
+    pub fn is_multipath(&self) -> bool {
+        matches!(&self.transport, Transport::Tcp(tcp) if crate::os::is_multipath(tcp))
+    }
+
     /// Puts `bytes` in front of the next read: those that a protocol detector or parser has read
     /// too many.
     pub fn unread(&mut self, bytes: Bytes) {

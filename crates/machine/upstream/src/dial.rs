@@ -63,6 +63,8 @@ pub enum Dial<'a> {
         asking: Asking<'a>,
         /// Bytes that may open the connection.
         first: Option<&'a FirstBytes>,
+        /// Whether the connection may use several paths (RFC 8684).
+        multipath: bool,
     },
 }
 
@@ -195,11 +197,14 @@ impl Client {
                 port,
                 asking,
                 first,
+                multipath,
             } => {
                 let endpoint = place(host, port);
                 // Around DNS and connecting alike: the time-out is that of the whole attempt.
                 let from = self.worker.directory.target_local_end();
-                let from = from.for_client(whose.client());
+                // Where `egress` allows it.
+                let is_multipath = multipath && from.is_multipath();
+                let from = from.for_client(whose.client()).over_multipath(is_multipath);
                 let target = TargetDial {
                     host,
                     port,

@@ -38,7 +38,8 @@ impl LinkPolicy {
             warm: usize::from(config.warm),
             keepalive,
             from: local_end(&config.local_address, config.interface.as_deref())
-                .opening_fast(config.socks.is_some_and(SocksChoice::opens_fast)),
+                .opening_fast(config.socks.is_some_and(SocksChoice::opens_fast))
+                .over_multipath(config.multipath),
             congestion: config.congestion,
         }
     }

@@ -73,6 +73,7 @@ impl Directory for CurrentSnapshot {
         let egress = &snapshot.document.egress;
         local_end(&egress.local_address, egress.interface.as_deref())
             .keeping_clients(egress.keep_source)
+            .over_multipath(egress.multipath)
     }
 
     fn token(&self, _: &Upstream) -> Option<HeaderValue> {

@@ -45,6 +45,8 @@ pub enum Serves {
 pub(super) struct Wanted {
     pub(super) serves: Serves,
     pub(super) at: At,
+    /// Connections may be of Multipath TCP.
+    pub(super) is_multipath: bool,
 }
 
 /// Where something is bound.
@@ -93,6 +95,16 @@ impl Wanted {
     /// Whether the address says which socket it is: port 0 is another one each time.
     pub(super) fn is_definite(&self) -> bool {
         !matches!(&self.at, At::Address(ListenAddress::Ip(address)) if address.port() == 0)
+    }
+
+    /// One of its sockets, at an address of this machine.
+    fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
+        let stream = |listener: std::net::TcpListener| Socket::Stream(listener.into());
+        match self.serves.carries() {
+            Carries::Udp => listen::udp(address).map(|socket| Socket::Udp(socket.into())),
+            Carries::Tcp if self.is_multipath => listen::multipath(address).map(stream),
+            Carries::Tcp => listen::tcp(address).map(stream),
+        }
     }
 
     /// Whether both want the same port, on the same address or on one that holds the other.
@@ -154,12 +166,12 @@ impl Bound {
 /// One socket a worker: TCP and UDP share a port by `SO_REUSEPORT`, a Unix socket is one for all. `ours` says that the port is
 /// one of ours already.
 pub(super) fn bind(
-    serves: Serves,
-    at: &At,
+    wanted: &Wanted,
     workers: usize,
     ours: bool,
 ) -> io::Result<(Bound, Vec<Socket>)> {
-    match at {
+    let serves = wanted.serves;
+    match &wanted.at {
         At::Upstream {
             upstream,
             name,
@@ -194,10 +206,10 @@ pub(super) fn bind(
                 return quic(*address, workers);
             }
 
-            let first = one(*address, serves)?;
+            let first = wanted.socket(*address)?;
             // Port 0 is chosen once, for all workers.
             let bound = first.address().unwrap_or(*address);
-            let rest = (1..workers).map(|_| one(bound, serves));
+            let rest = (1..workers).map(|_| wanted.socket(bound));
             let all: Result<Vec<Socket>, _> = std::iter::once(Ok(first)).chain(rest).collect();
 
             Ok((Bound::Ip(bound), all?))
@@ -243,13 +255,6 @@ fn unix(path: &Path, mode: u32, workers: usize) -> io::Result<(Bound, Vec<Socket
         Bound::Unix(path.to_owned()),
         shares.collect::<Result<_, _>>()?,
     ))
-}
-
-fn one(address: SocketAddr, serves: Serves) -> io::Result<Socket> {
-    match serves.carries() {
-        Carries::Udp => listen::udp(address).map(|socket| Socket::Udp(socket.into())),
-        Carries::Tcp => listen::tcp(address).map(|listener| Socket::Stream(listener.into())),
-    }
 }
 
 /// A connection ID names its worker in one byte. Where the kernel cannot go by that, one worker serves all.

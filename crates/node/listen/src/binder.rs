@@ -94,12 +94,10 @@ impl Binder<'_> {
         beside: Option<SocketAddr>,
         workers: usize,
     ) -> io::Result<(Bound, Vec<Socket>)> {
-        let at = match beside {
-            Some(address) if wanted.serves == Serves::Quic => {
-                &At::Address(ListenAddress::Ip(address))
-            }
-            _ => &wanted.at,
-        };
+        let mut placed = wanted.clone();
+        if let Some(address) = beside.filter(|_| wanted.serves == Serves::Quic) {
+            placed.at = At::Address(ListenAddress::Ip(address));
+        }
 
         // A port that moves from one of our sockets to another is shared until the old one lets go.
         let open = self.open.values().map(|open| (&open.wanted, &open.passed));
@@ -117,7 +115,7 @@ impl Binder<'_> {
             return Err(still_served());
         }
 
-        bind(wanted.serves, at, workers, !ours.is_empty())
+        bind(&placed, workers, !ours.is_empty())
     }
 
     /// Whether passed sockets can be had now, for HTTP/3 beside the stream part.

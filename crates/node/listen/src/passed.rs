@@ -424,6 +424,7 @@ mod tests {
         Wanted {
             serves,
             at: At::Address(address.clone()),
+            is_multipath: false,
         }
     }
 

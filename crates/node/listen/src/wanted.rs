@@ -55,7 +55,12 @@ pub(super) fn wanted(
     };
 
     let parts = parts.into_iter().flatten();
-    parts.map(|(serves, at)| Wanted { serves, at })
+    let is_multipath = listener.multipath;
+    parts.map(move |(serves, at)| Wanted {
+        serves,
+        at,
+        is_multipath: is_multipath && serves == Serves::Streams,
+    })
 }
 
 /// The beginnings of connections to a listener that holds them.

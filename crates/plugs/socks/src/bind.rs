@@ -41,6 +41,7 @@ pub(crate) fn waiting(target: SocksTarget, stream: Stream, version: SocksVersion
         stream,
         version,
         fast_open: None,
+        multipath: None,
     };
     Offered::held(head, source, Incoming::Empty, Box::new(BindClient(client)))
 }

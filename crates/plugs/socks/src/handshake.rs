@@ -48,6 +48,8 @@ pub(crate) struct StackOptions {
     pub udp_errors: Option<bool>,
     /// TCP Fast Open towards the target, with at most so many bytes; 0 says any number.
     pub fast_open: Option<u16>,
+    /// Whether the connection to the target is to use several paths.
+    pub multipath: Option<bool>,
 }
 
 /// The end of a handshake.

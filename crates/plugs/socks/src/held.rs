@@ -15,7 +15,8 @@ use hermes_net::{Stream, Transport};
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::socks::{SocksReply, SocksVersion};
-use hermes_proto::tcp_bind;
+use hermes_proto::socks6::{self, Socks6OperationReply, Socks6ReplyOption};
+use hermes_proto::{multipath, tcp_bind};
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf};
 
@@ -38,6 +39,8 @@ pub(crate) struct SocksClient {
     pub version: SocksVersion,
     /// Bytes that may open the connection to the target, at most, where the client asks for that; 0 says any number.
     pub fast_open: Option<u16>,
+    /// Whether the connection to the target is to use several paths, where a client of SOCKS6 says so.
+    pub multipath: Option<bool>,
 }
 
 impl SocksClient {
@@ -55,12 +58,18 @@ impl HeldClient for SocksClient {
         let Self {
             mut stream,
             version,
+            multipath,
             ..
         } = *self;
+        // A client that says nothing of paths is told nothing.
+        let is_multipath = multipath.map(|_| multipath::is_used(&fields).unwrap_or(false));
         // The address that the target sees is that of another node as a rule. Programs need to know one where they have the target connect to it.
         let bound = tcp_bind::local(&fields).unwrap_or(unknown());
         Box::pin(async move {
-            let reply = SocksReply::Succeeded.encode(version, bound);
+            let reply = match is_multipath {
+                Some(is_multipath) => opened_6(bound, is_multipath),
+                None => SocksReply::Succeeded.encode(version, bound),
+            };
             stream.write_all(&reply).await.map_err(StreamError::from)?;
             // Bytes that the client sent before the reply are still there, unread.
             let (read, write) = stream.split();
@@ -100,6 +109,15 @@ impl HeldClient for SocksClient {
     fn gone(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(left(&mut self.stream))
     }
+}
+
+/// The reply of SOCKS6 to a client that has spoken of paths.
+fn opened_6(bound: SocketAddr, is_multipath: bool) -> Vec<u8> {
+    socks6::encode_operation_reply(&Socks6OperationReply {
+        reply: SocksReply::Succeeded,
+        bound: Some(bound),
+        options: vec![Socks6ReplyOption::Multipath(is_multipath)],
+    })
 }
 
 /// Waits until a client has left: it has ended its side without a byte for its target, or reset the connection. One that ends its side after

@@ -5,6 +5,7 @@ use hermes_http::{Incoming, Offered};
 use hermes_net::Stream;
 use hermes_plug::opening_head::connect;
 use hermes_plug::{Gate, Ingress, Serving};
+use hermes_proto::multipath;
 use hermes_proto::socks::{SocksCommand, SocksReply, SocksTarget, SocksVersion};
 
 use crate::association::associate;
@@ -83,6 +84,7 @@ async fn serve(wish: Wish, six: Option<&Socks6>) {
                 stream,
                 version: request.version,
                 fast_open: stack.fast_open,
+                multipath: stack.multipath,
             };
             gate.hand_in(connection(&target, client)).await;
         }
@@ -92,5 +94,9 @@ async fn serve(wish: Wish, six: Option<&Socks6>) {
 /// A connection for a target, which is answered when that is.
 fn connection(target: &HostPort, client: SocksClient) -> Box<Offered> {
     let source = client.stream.info().clone();
-    Offered::held(connect(target), source, Incoming::Empty, Box::new(client))
+    let mut head = connect(target);
+    if client.multipath == Some(true) {
+        head.fields.insert(multipath::FIELD, multipath::value(true));
+    }
+    Offered::held(head, source, Incoming::Empty, Box::new(client))
 }

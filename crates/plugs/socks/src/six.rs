@@ -74,6 +74,7 @@ pub(crate) async fn shake(
         stack: StackOptions {
             udp_errors: options.udp_errors,
             fast_open: options.fast_open,
+            multipath: options.multipath,
         },
     })
 }

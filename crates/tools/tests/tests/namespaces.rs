@@ -58,6 +58,8 @@ mod local;
 mod machine_files;
 #[path = "namespaces/mtu.rs"]
 mod mtu;
+#[path = "namespaces/multipath.rs"]
+mod multipath;
 #[path = "namespaces/named.rs"]
 mod named;
 #[path = "namespaces/nat.rs"]

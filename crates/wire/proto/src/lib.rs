@@ -80,6 +80,7 @@ pub mod hop_report;
 pub mod host;
 pub mod ip;
 pub mod ip_template;
+pub mod multipath;
 pub mod path;
 pub mod protobuf;
 pub mod proxy_protocol;

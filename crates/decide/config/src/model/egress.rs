@@ -33,6 +33,11 @@ pub struct Egress {
     /// way to it must lead through this machine. It takes `CAP_NET_ADMIN`. Default: false.
     #[serde(default)]
     pub keep_source: bool,
+    /// Connections to targets may be of Multipath TCP (RFC 8684) where requests ask for it (`Hermes-Multipath`, clients of SOCKS6). A target
+    /// may then name further addresses, which the kernel tries without asking these rules if `ip mptcp limits` has it accept any; by default it
+    /// accepts none. Default: false.
+    #[serde(default)]
+    pub multipath: bool,
     /// Interface of this machine by which they leave. Default: by the routes of the machine.
     #[serde(default)]
     pub interface: Option<String>,

@@ -22,6 +22,10 @@ pub struct Listener {
     /// Allow `auth: none` on an address that strangers can reach.
     #[serde(default)]
     pub public: bool,
+    /// Clients may connect over several networks at once, and go on where one is lost (Multipath TCP, RFC 8684). For `http`, `tcp` and
+    /// `socks` at an IP address. Default: false.
+    #[serde(default)]
+    pub multipath: bool,
     /// The user of unauthenticated exchanges. Default: the node's `identity`.
     #[serde(default)]
     pub user: Option<String>,

@@ -272,6 +272,7 @@ impl From<ListenerKind> for Listener {
         Self {
             kind,
             public: false,
+            multipath: false,
             user: None,
             trace: Continue::default(),
             forged: Forged::default(),

@@ -67,6 +67,10 @@ pub struct Upstream {
     /// TCP.
     #[serde(default)]
     pub congestion: Option<CongestionControl>,
+    /// Connections over TCP may use several networks of both ends at once, and go on where one is lost (Multipath TCP, RFC 8684). Where the
+    /// system or the endpoint has none, they are ordinary ones. Default: false.
+    #[serde(default)]
+    pub multipath: bool,
     /// Addresses of this machine, one of a family, from which connections and datagrams leave.
     /// Default: by the routes of the machine.
     #[serde(default)]

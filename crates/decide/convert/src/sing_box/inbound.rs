@@ -15,7 +15,6 @@ const SILENT: &[&str] = &[
     "sniff_timeout",
     "domain_strategy",
     "tcp_fast_open",
-    "tcp_multi_path",
     "udp_fragment",
     "udp_timeout",
     "set_system_proxy",
@@ -53,15 +52,12 @@ pub(super) fn convert_all(inbounds: &[Node], draft: &mut Draft) -> Inbounds {
         let tag = inbound.text("tag").unwrap_or(kind);
         let subject = format!("inbound {tag}");
         let listeners = match kind {
-            "http" | "mixed" => proxy(inbound, kind, &subject, draft),
+            "http" | "mixed" | "socks" => proxy(inbound, kind, &subject, draft),
             "direct" => direct(inbound, &subject, draft),
             "tun" => tun(inbound, &subject, &mut all, draft),
             other => {
                 inbound.skip_all();
-                let reason = match other {
-                    "socks" => "SOCKS is not converted: write a `socks` listener".to_owned(),
-                    other => format!("there is no listener for {other}"),
-                };
+                let reason = format!("there is no listener for {other}");
                 draft.left_out(inbound.line, subject, reason);
                 continue;
             }
@@ -104,7 +100,13 @@ fn proxy(inbound: &Node, kind: &str, subject: &str, draft: &mut Draft) -> Vec<Js
             "it takes HTTP alone: SOCKS has a listener of its own, `socks`, at another port";
         draft.left_out(inbound.line, subject, reason);
     }
-    let mut listener = json!({ "http": address });
+    let mut listener = match kind {
+        "socks" => json!({ "socks": address }),
+        _ => json!({ "http": address }),
+    };
+    if inbound.flag("tcp_multi_path") {
+        listener["multipath"] = json!(true);
+    }
     let users: Vec<NewUser> = inbound.list("users").iter().filter_map(user).collect();
     if !users.is_empty() {
         let name = "users.txt".to_owned();

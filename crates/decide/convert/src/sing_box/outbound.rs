@@ -199,6 +199,9 @@ fn proxy(
         false => format!("{host}:{port}"),
     };
     let mut upstream = json!({ "endpoints": [address] });
+    if node.flag("tcp_multi_path") {
+        upstream["multipath"] = json!(true);
+    }
     if let Some(tls) = node.field("tls").filter(|tls| tls.flag("enabled")) {
         upstream["tls"] = client_tls(tls);
     }

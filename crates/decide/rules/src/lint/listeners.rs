@@ -3,16 +3,19 @@
 use std::net::SocketAddr;
 
 use hermes_config::model::{
-    Auth, AuthMode, Document, ListenAddress, Listener, ListenerKind, PolicyDefault, Purpose,
+    Auth, AuthMode, Document, HttpVersion, ListenAddress, Listener, ListenerKind, PolicyDefault,
+    Purpose,
 };
 
 use super::report::{Check, Report, each_listener};
 use crate::fields::{OverlayFields, Provenance};
+use crate::versions;
 
 pub(super) const CHECKS: &[Check] = &[
     target,
     udp_on_unix,
     split,
+    multipath,
     empty_auth,
     optional_auth,
     open,
@@ -64,6 +67,28 @@ fn split(document: &Document, report: &mut Report) {
         {
             let reason = "the target of a connection is not known before it is accepted";
             report.add(path, reason, "give `target` alone, or remove `split`");
+        }
+    });
+}
+
+/// Several networks are of use to connections of clients alone.
+fn multipath(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        let takes_streams = match &listener.kind {
+            ListenerKind::Http(_) => versions(document, listener) != [HttpVersion::H3],
+            ListenerKind::Tcp(_) | ListenerKind::Socks(_) => true,
+            ListenerKind::Udp(_)
+            | ListenerKind::Attach(_)
+            | ListenerKind::Tun(_)
+            | ListenerKind::Capture(_) => false,
+        };
+        let is_ip = matches!(listener.kind.address(), Some(ListenAddress::Ip(_)));
+        if listener.multipath && !(takes_streams && is_ip) {
+            report.add(
+                format!("{path}.multipath"),
+                "no client connects here by TCP",
+                "remove it, or give an IP address to `http`, `tcp` or `socks`",
+            );
         }
     });
 }

@@ -20,6 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
     versions_without_tls,
     client_certificate,
     congestion,
+    multipath,
     timeouts,
     credentials,
     fields,
@@ -147,6 +148,19 @@ fn congestion(document: &Document, report: &mut Report) {
                 format!("{path}.congestion"),
                 "only QUIC goes without congestion control, and this upstream may be reached over TCP",
                 "set `http: 3`, or remove `congestion`",
+            );
+        }
+    });
+}
+
+/// QUIC has one path at a time.
+fn multipath(document: &Document, report: &mut Report) {
+    each_upstream(document, |path, upstream| {
+        if upstream.multipath && upstream.http.as_deref() == Some(&[HttpVersion::H3]) {
+            report.add(
+                format!("{path}.multipath"),
+                "HTTP/3 does not go over TCP, whose connections alone may use several paths",
+                "let `http` have 2 or 1, or remove `multipath`",
             );
         }
     });

@@ -25,6 +25,22 @@ fn port_without_target() {
 }
 
 #[test]
+fn several_paths_where_no_client_connects() {
+    for listener in [
+        json!({ "udp": "127.0.0.1:1", "target": "a:1", "multipath": true }),
+        json!({ "http": "unix:/tmp/a", "multipath": true }),
+    ] {
+        finds_in(
+            listener,
+            &[
+                "listeners.more.multipath: no client connects here by TCP; remove it, or give an IP address to `http`, `tcp` or `socks`",
+            ],
+        );
+    }
+    finds_in(json!({ "socks": "127.0.0.1:1", "multipath": true }), &[]);
+}
+
+#[test]
 fn udp_on_a_unix_socket() {
     finds_in(
         json!({ "udp": "unix:/tmp/a", "target": "a:1" }),

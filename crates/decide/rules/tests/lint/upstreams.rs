@@ -113,6 +113,18 @@ fn no_congestion_control_over_tcp() {
 }
 
 #[test]
+fn several_paths_over_http3() {
+    let found = [
+        "upstreams.next.multipath: HTTP/3 does not go over TCP, whose connections alone may use several paths; let `http` have 2 or 1, or remove `multipath`",
+    ];
+    finds_in(json!({ "multipath": true, "http": 3, "tls": true }), &found);
+    finds_in(
+        json!({ "multipath": true, "http": [3, 2], "tls": true }),
+        &[],
+    );
+}
+
+#[test]
 fn credentials_that_cannot_be_shown() {
     finds(
         json!({ "identity": { "user": "a", "token_file": "/t" }, "upstreams": { "next": {

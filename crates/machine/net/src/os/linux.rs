@@ -32,6 +32,7 @@ mod link;
 mod link_changes;
 mod local_meeting;
 mod masquerade;
+mod multipath;
 mod netlink;
 mod network;
 mod nft_rule;
@@ -59,6 +60,7 @@ pub use local_meeting::{
     accept_local, connect_local, listen_local, local_names, local_process, socket_number,
 };
 pub use masquerade::masquerades;
+pub use multipath::{is_multipath, multipath_socket};
 pub use network::{add_cable, enter_network, is_network, new_network};
 pub use open_sockets::mark_open;
 pub use original_destination::{note_destinations, receive_destined};

@@ -36,6 +36,20 @@ pub fn set_congestion(_tcp: &TcpStream, _name: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// Always.
+pub fn multipath_socket(_domain: socket2::Domain) -> io::Result<socket2::Socket> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Never.
+#[must_use]
+pub fn is_multipath(_socket: &impl std::os::fd::AsFd) -> bool {
+    false
+}
+
+/// Not supported.
+///
+/// # Errors
+/// Always.
 pub fn take_fast_open(_listener: &impl std::os::fd::AsFd, _waiting: i32) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -116,6 +116,7 @@ async fn tunnels_end_at_allowed_targets_only() {
         port,
         asking: asking(&anything),
         first: None,
+        multipath: false,
     };
     let (dialled, accepted) = tokio::join!(
         near.client.dial_tcp(dial, Header::Unknown, &timeouts),
@@ -131,6 +132,7 @@ async fn tunnels_end_at_allowed_targets_only() {
         port,
         asking: asking(&no_loopback),
         first: None,
+        multipath: false,
     };
     assert_eq!(
         near.client
@@ -178,6 +180,7 @@ async fn localhost_has_an_address_for_udp() {
         port: 5004,
         asking: asking(&anything),
         first: None,
+        multipath: false,
     };
     let UdpDialled { path, endpoint, .. } = near
         .client

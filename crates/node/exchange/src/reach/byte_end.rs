@@ -13,6 +13,8 @@ pub(crate) struct ByteEnd {
     pub(crate) endpoint: Arc<str>,
     /// The address that was dialled, where `egress` speaks of it.
     pub(crate) address: Option<SocketAddr>,
+    /// Whether it has several paths, where the request asked for them.
+    pub(crate) is_multipath: Option<bool>,
     pub(crate) active: Active,
 }
 

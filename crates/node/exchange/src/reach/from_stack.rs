@@ -46,6 +46,7 @@ pub(crate) async fn connection(tries: &Tries<'_>, target: &Target) -> Result<Byt
                     endpoint,
                     // No address of this machine's networks, of which `egress` speaks.
                     address: None,
+                    is_multipath: None,
                     active: Active::default(),
                 });
             }

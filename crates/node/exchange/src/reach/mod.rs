@@ -424,6 +424,7 @@ fn place<'a>(
                 port: *port,
                 asking: asking(tries.routed, allow),
                 first: tries.first_bytes(),
+                multipath: tries.is_multipath(),
             })
         }
     }

@@ -82,7 +82,9 @@ impl<'a> Termination<'a> {
         match self {
             Self::Socket => {
                 let dialled = dial(tries, target).await?;
+                let is_asked = tries.is_multipath();
                 Ok(ByteEnd {
+                    is_multipath: is_asked.then(|| dialled.stream.is_multipath()),
                     streams: halves(dialled.stream),
                     endpoint: dialled.endpoint,
                     address: dialled.address,
@@ -97,6 +99,7 @@ impl<'a> Termination<'a> {
                         streams: Duplex { incoming, outgoing },
                         endpoint: target.to_string().into(),
                         address: None,
+                        is_multipath: None,
                         active: Active::default(),
                     }),
                     End::Packets(_) => Err(self.unfit()),

@@ -10,7 +10,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_proto::capsule::CAPSULE_PROTOCOL;
 use hermes_proto::fields::Fields;
 use hermes_proto::resumable::Request;
-use hermes_proto::{datagram_floor, datagram_limit};
+use hermes_proto::{datagram_floor, datagram_limit, multipath};
 use hermes_upstream::FirstBytes;
 use http::HeaderValue;
 
@@ -96,6 +96,9 @@ fn opening_fields(
 ) -> Fields {
     let mut fields = form::opening_fields(routed, kind);
     listening::tell_local(routed, reached.end.address, &mut fields);
+    if let Some(is_multipath) = reached.end.is_multipath {
+        fields.insert(multipath::FIELD, multipath::value(is_multipath));
+    }
     if let Some(bridges) = bridges {
         bridges.confirm(&mut fields);
     }

@@ -27,10 +27,13 @@ const PASSWORD: u8 = 2;
 /// Leg, level and code of TCP Fast Open, from the proxy to the target (8.1.5).
 const FAST_OPEN: [u8; 2] = [2 << 6 | 4, 1];
 
+/// Leg, level and code of Multipath TCP, from the proxy to the target (8.1.6).
+const MULTIPATH: [u8; 2] = [2 << 6 | 4, 2];
+
 /// Leg, level and code of errors about datagrams, from the targets to the proxy (8.1.8).
 const UDP_ERRORS: [u8; 2] = [2 << 6 | 5, 1];
 
-/// Errors about datagrams are not passed on, or they are.
+/// Errors about datagrams are not passed on, or they are; of Multipath TCP likewise.
 const UNAVAILABLE: u8 = 1;
 const AVAILABLE: u8 = 2;
 
@@ -116,6 +119,8 @@ pub struct Socks6RequestOptions {
     pub token: Option<u32>,
     /// TCP Fast Open towards the target is asked for, with at most so many bytes; 0 says any number.
     pub fast_open: Option<u16>,
+    /// Whether the client wants the connection to the target to use several paths, where it says so.
+    pub multipath: Option<bool>,
     /// Whether the client wants to hear of errors about its datagrams, where it says so.
     pub udp_errors: Option<bool>,
 }
@@ -141,6 +146,8 @@ pub enum Socks6ReplyOption {
     TokenRejected,
     /// Whether the client is told of errors about its datagrams (8.1.8).
     UdpErrors(bool),
+    /// Whether the connection to the target uses several paths (8.1.6).
+    Multipath(bool),
 }
 
 /// One option as it is written: its kind, and the bytes behind its length.
@@ -206,7 +213,10 @@ pub(super) fn decode_request_options(bytes: &[u8]) -> Result<Socks6RequestOption
                 if let Some(bytes) = fast_open(data) {
                     once(kind, &mut known.fast_open, bytes)?;
                 }
-                if let Some(wanted) = udp_errors(data) {
+                if let Some(wanted) = availability(MULTIPATH, data) {
+                    once(kind, &mut known.multipath, wanted)?;
+                }
+                if let Some(wanted) = availability(UDP_ERRORS, data) {
                     once(kind, &mut known.udp_errors, wanted)?;
                 }
             }
@@ -249,24 +259,25 @@ fn fast_open(data: &[u8]) -> Option<u16> {
     (*start == FAST_OPEN).then(|| u16::from_be_bytes(size))
 }
 
-fn udp_errors(data: &[u8]) -> Option<bool> {
+/// Whether the option of the stack with this leg, level and code is wanted, or available.
+fn availability(option: [u8; 2], data: &[u8]) -> Option<bool> {
     let [leg_level, code, availability, _] = *data else {
         return None;
     };
     match availability {
-        _ if [leg_level, code] != UDP_ERRORS => None,
+        _ if [leg_level, code] != option => None,
         UNAVAILABLE => Some(false),
         AVAILABLE => Some(true),
         _ => None,
     }
 }
 
-fn push_udp_errors(is_available: bool, into: &mut Vec<u8>) {
+fn push_availability(option: [u8; 2], is_available: bool, into: &mut Vec<u8>) {
     let availability = match is_available {
         true => AVAILABLE,
         false => UNAVAILABLE,
     };
-    let [leg_level, code] = UDP_ERRORS;
+    let [leg_level, code] = option;
     push(STACK, &[leg_level, code, availability, 0], into);
 }
 
@@ -305,8 +316,11 @@ impl Socks6RequestOptions {
             let data = [FAST_OPEN, bytes.to_be_bytes()].concat();
             push(STACK, &data, &mut options);
         }
+        if let Some(wanted) = self.multipath {
+            push_availability(MULTIPATH, wanted, &mut options);
+        }
         if let Some(wanted) = self.udp_errors {
-            push_udp_errors(wanted, &mut options);
+            push_availability(UDP_ERRORS, wanted, &mut options);
         }
         options
     }
@@ -336,10 +350,15 @@ pub(super) fn decode_reply_options(bytes: &[u8]) -> Result<Vec<Socks6ReplyOption
             }
             (TOKEN_ACCEPTED, []) => Socks6ReplyOption::TokenAccepted,
             (TOKEN_REJECTED, []) => Socks6ReplyOption::TokenRejected,
-            (STACK, data) => match udp_errors(data) {
-                Some(is_available) => Socks6ReplyOption::UdpErrors(is_available),
-                None => continue,
-            },
+            (STACK, data) => {
+                if let Some(is_available) = availability(UDP_ERRORS, data) {
+                    Socks6ReplyOption::UdpErrors(is_available)
+                } else if let Some(is_used) = availability(MULTIPATH, data) {
+                    Socks6ReplyOption::Multipath(is_used)
+                } else {
+                    continue;
+                }
+            }
             (METHOD | SESSION_OK | SESSION_INVALID | TOKEN_ACCEPTED | TOKEN_REJECTED, _) => {
                 return Err(wrong);
             }
@@ -371,7 +390,10 @@ pub(super) fn encode_options(options: &[Socks6ReplyOption]) -> Vec<u8> {
             Socks6ReplyOption::TokenAccepted => push(TOKEN_ACCEPTED, &[], &mut written),
             Socks6ReplyOption::TokenRejected => push(TOKEN_REJECTED, &[], &mut written),
             Socks6ReplyOption::UdpErrors(is_available) => {
-                push_udp_errors(*is_available, &mut written);
+                push_availability(UDP_ERRORS, *is_available, &mut written);
+            }
+            Socks6ReplyOption::Multipath(is_used) => {
+                push_availability(MULTIPATH, *is_used, &mut written);
             }
         }
     }

@@ -86,6 +86,8 @@ fn a_request_says_everything_at_once() {
     bytes.extend(b"\0\x0d\0\x08\0\0\0\x07");
     // TCP Fast Open towards the target, of up to 1200 bytes.
     bytes.extend(b"\0\x01\0\x08\x84\x01\x04\xb0");
+    // Several paths to the target are wanted.
+    bytes.extend(b"\0\x01\0\x08\x84\x02\x02\0");
     // Errors about datagrams are wanted.
     bytes.extend(b"\0\x01\0\x08\x85\x01\x02\0");
     bytes[3] = u8::try_from(bytes.len() - 12).unwrap();
@@ -103,6 +105,7 @@ fn a_request_says_everything_at_once() {
             window: Some(64),
             token: Some(7),
             fast_open: Some(1200),
+            multipath: Some(true),
             udp_errors: Some(true),
         },
     };

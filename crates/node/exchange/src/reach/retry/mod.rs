@@ -15,6 +15,7 @@ use hermes_http::{Kind, RequestHead, ResponseHead};
 use hermes_net::clock;
 use hermes_packet::{Early, Session};
 use hermes_plug::refusal::Refusal;
+use hermes_proto::multipath;
 use hermes_rules::retry::{Made, Outcome, Policy, Stop, decide};
 use hermes_upstream::{Allowance, Budget, FirstBytes, Hop};
 use http::Method;
@@ -53,6 +54,8 @@ pub(crate) struct Tries<'a> {
     session: Option<&'a Session>,
     /// Bytes that may open the connection to the target.
     first: Option<&'a FirstBytes>,
+    /// Whether the connection to the target may use several paths.
+    multipath: bool,
 }
 
 impl<'a> Tries<'a> {
@@ -73,6 +76,7 @@ impl<'a> Tries<'a> {
             tried: Mutex::default(),
             session: None,
             first: None,
+            multipath: multipath::is_asked_for(&head.fields),
         };
 
         if next.has_policy() || next.hedge.is_some() {
@@ -97,6 +101,11 @@ impl<'a> Tries<'a> {
     /// Bytes that may open the connection to the target.
     pub(crate) fn first_bytes(&self) -> Option<&'a FirstBytes> {
         self.first
+    }
+
+    /// Whether the connection to the target may use several paths (`Hermes-Multipath`).
+    pub(crate) fn is_multipath(&self) -> bool {
+        self.multipath
     }
 
     /// Datagrams that may leave with an attempt.
