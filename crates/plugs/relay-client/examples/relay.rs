@@ -23,6 +23,9 @@ async fn main() -> Result<(), ClientError> {
                 println!("{}: {}", message.at, String::from_utf8_lossy(&message.data));
                 return Ok(());
             }
+            // One that is too long for the relay to keep comes in pieces.
+            Event::Begun(first) => println!("{}: {} bytes, and more", first.at, first.data.len()),
+            Event::Piece { data, .. } => println!("{} bytes", data.len()),
             Event::Lost(loss) => println!("{} lost: {}", loss.count, loss.reason),
             Event::Away(reason) => println!("{reason}; comes again"),
             Event::Ended { reason, text } => println!("end: {} {text}", reason.word()),
