@@ -482,6 +482,7 @@ mod tests {
             proof: None,
             came: now,
             data: Bytes::from_static(b"hi"),
+            part: crate::message::Part::Whole,
         };
         let pushed = share.push(&Arc::new(message), Room::Unknown);
         pushed.waker.expect("someone waits").wake();

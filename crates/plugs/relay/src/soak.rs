@@ -168,6 +168,7 @@ impl Week {
             }
             Err(Unpublished::NoRoom(_)) => self.count("without room"),
             Err(Unpublished::Stopped | Unpublished::Gone) => panic!("the channel is at home"),
+            Err(Unpublished::Passing) => panic!("no long message is published here"),
         }
     }
 

@@ -7,6 +7,7 @@ use hermes_proto::relay::GapReason;
 use http::{HeaderValue, header};
 
 use super::*;
+use crate::message::Part;
 
 fn message(data: &'static [u8]) -> Arc<Message> {
     Arc::new(Message {

@@ -299,7 +299,7 @@ operations:
     );
     let translation = mapping.request(&request("POST /v1/users", &[]));
     let translation = translation.unwrap().unwrap();
-    let led = |name: &str, value: &str| {
+    let led = |name: &'static str, value: &'static str| {
         let mut fields = fields(&[(name, value)]);
         let left = mapping.lead_back(&translation, &mut fields);
         let text = fields.get(name).unwrap().to_str().unwrap().to_owned();
