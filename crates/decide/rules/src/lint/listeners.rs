@@ -74,16 +74,7 @@ fn split(document: &Document, report: &mut Report) {
 /// Several networks are of use to connections of clients alone.
 fn multipath(document: &Document, report: &mut Report) {
     each_listener(document, |path, listener| {
-        let takes_streams = match &listener.kind {
-            ListenerKind::Http(_) => versions(document, listener) != [HttpVersion::H3],
-            ListenerKind::Tcp(_) | ListenerKind::Socks(_) => true,
-            ListenerKind::Udp(_)
-            | ListenerKind::Attach(_)
-            | ListenerKind::Tun(_)
-            | ListenerKind::Capture(_) => false,
-        };
-        let is_ip = matches!(listener.kind.address(), Some(ListenAddress::Ip(_)));
-        if listener.multipath && !(takes_streams && is_ip) {
+        if listener.multipath && !takes_connections(document, listener) {
             report.add(
                 format!("{path}.multipath"),
                 "no client connects here by TCP",
@@ -91,6 +82,19 @@ fn multipath(document: &Document, report: &mut Report) {
             );
         }
     });
+}
+
+/// Whether clients connect to a listener by TCP.
+fn takes_connections(document: &Document, listener: &Listener) -> bool {
+    let takes_streams = match &listener.kind {
+        ListenerKind::Http(_) => versions(document, listener) != [HttpVersion::H3],
+        ListenerKind::Tcp(_) | ListenerKind::Socks(_) => true,
+        ListenerKind::Udp(_)
+        | ListenerKind::Attach(_)
+        | ListenerKind::Tun(_)
+        | ListenerKind::Capture(_) => false,
+    };
+    takes_streams && matches!(listener.kind.address(), Some(ListenAddress::Ip(_)))
 }
 
 /// Whether a listener asks its clients who they are.

@@ -1,6 +1,6 @@
 //! What was promised.
 
-use super::{CASES, LOAD};
+use super::case::{CASES, LOAD};
 use crate::report::{PageHead, Sheet, SheetGoal};
 
 pub(super) const HEAD: PageHead = PageHead {

@@ -1,9 +1,11 @@
 //! `hermes-lab browse`: a page in Chromium over a slow link that loses packets, directly and through nodes, in namespaces.
 //!
-//! - `page`: the page and its objects. `browser`: Chromium, which loads it.
+//! - `case`: who loads it. `page`: the page and its objects. `browser`: Chromium, which loads it.
 //! - `stage`: clients, hops and server. `systems`: the nodes between them. `goals`: the promised figures.
 
+mod addresses;
 mod browser;
+mod case;
 mod goals;
 mod page;
 mod plot;
@@ -11,7 +13,6 @@ mod stage;
 mod systems;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::geteuid;
@@ -20,7 +21,7 @@ use crate::options::Options;
 use crate::peers::{Name, Programs};
 use crate::progress::Progress;
 use crate::report::{Figure, Sheet, draw_bars, median};
-use page::PageSize;
+use case::{BrowseCase, CASES, ENDED, FIRST, LOAD, SHORT};
 use stage::BrowseStage;
 use systems::{BrowsePrograms, BrowseSystem};
 
@@ -44,61 +45,8 @@ pub struct BrowseArguments {
     options: Options,
 }
 
-/// Clients, each behind a link of its own, with as many browsers as load the page at once.
-#[derive(Debug, Clone, Copy)]
-struct BrowseCase {
-    name: &'static str,
-    clients: u8,
-    browsers: u8,
-    size: PageSize,
-    /// A load that takes longer is ended, and counts as this long.
-    limit: Duration,
-}
-
-impl BrowseCase {
-    const fn of(
-        name: &'static str,
-        [clients, browsers]: [u8; 2],
-        size: PageSize,
-        limit: u64,
-    ) -> Self {
-        Self {
-            name,
-            clients,
-            browsers,
-            size,
-            limit: Duration::from_secs(limit),
-        }
-    }
-
-    fn loads(&self) -> usize {
-        usize::from(self.clients) * usize::from(self.browsers)
-    }
-
-    /// As `--cases` names it.
-    fn counts(&self) -> String {
-        format!("{}x{}", self.clients, self.browsers)
-    }
-}
-
-/// All cases. Sixteen whole pages over one link would take five minutes at best.
-const CASES: [BrowseCase; 5] = [
-    BrowseCase::of("1 client, whole page", [1, 1], PageSize::Whole, 180),
-    BrowseCase::of("1 client, 4 browsers", [1, 4], PageSize::Tenth, 120),
-    BrowseCase::of("4 clients", [4, 1], PageSize::Tenth, 120),
-    BrowseCase::of("1 client, 16 browsers", [1, 16], PageSize::Tenth, 180),
-    BrowseCase::of("16 clients", [16, 1], PageSize::Tenth, 120),
-];
-
-/// The case of a short run.
-const SHORT: BrowseCase = BrowseCase::of("1 client, small page", [1, 1], PageSize::Tenth, 60);
-
 /// Browsers that run at once, of all systems together: more would wait for the processors.
 const AT_ONCE: usize = 8;
-
-const LOAD: &str = "page load";
-const FIRST: &str = "first byte";
-const ENDED: &str = "loads that ended";
 
 /// Runs the command.
 ///

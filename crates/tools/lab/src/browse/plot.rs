@@ -1,6 +1,6 @@
 //! The picture of the results.
 
-use super::{CASES, FIRST, LOAD};
+use super::case::{CASES, FIRST, LOAD};
 use crate::report::BarPanel;
 
 pub(super) const PANELS: [BarPanel; 4] = [

@@ -6,8 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::BrowseCase;
+use super::addresses::{
+    FIRST_HOP_FAR, NETWORKS, SECOND_HOP, SECOND_HOP_FAR, SERVER, client_address, hop_address,
+    network,
+};
 use super::browser::{Browser, PageTimes};
+use super::case::BrowseCase;
 use super::page::{self, PAGE, SMALL};
 use super::systems::{BrowseMachine, BrowsePrograms, BrowseSystem, ENTRY};
 use crate::emulator::wire::{End, Wire};
@@ -16,13 +20,6 @@ use crate::pki::{ORIGIN, Pki};
 use crate::process::Process;
 use crate::topology::{Namespace, Plug, Topology};
 
-/// The networks of all of it.
-pub(super) const NETWORKS: &str = "10.80.0.0/16";
-const FIRST_HOP_FAR: &str = "10.80.1.1";
-/// The second hop, as the first one reaches it.
-pub(super) const SECOND_HOP: &str = "10.80.1.2";
-const SECOND_HOP_FAR: &str = "10.80.2.1";
-const SERVER: &str = "10.80.2.2";
 const CLEAR: u16 = 8000;
 const SECURE: u16 = 8001;
 
@@ -38,20 +35,6 @@ const LOSS: f64 = 0.1;
 
 /// How long nodes and server may take until they answer over the link.
 const START_LIMIT: Duration = Duration::from_secs(60);
-
-/// The network of a client's link.
-fn network(client: u8) -> String {
-    format!("10.80.{}.0/24", 10 + client)
-}
-
-/// The first hop, as this client reaches it.
-pub(super) fn hop_address(client: u8) -> String {
-    format!("10.80.{}.1", 10 + client)
-}
-
-fn client_address(client: u8) -> String {
-    format!("10.80.{}.2", 10 + client)
-}
 
 /// The networks of one system, and all that runs in them.
 pub(super) struct BrowseStage<'a> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::stage::{NETWORKS, SECOND_HOP, hop_address};
+use super::addresses::{NETWORKS, SECOND_HOP, hop_address};
 use crate::pki::{PROXY, Pki};
 
 /// A system.
