@@ -56,7 +56,7 @@ async fn read(shared: &Shared, source: &mut Source) -> Result<(), Fault> {
     let mut count = 0;
     loop {
         let mut datagrams = Vec::new();
-        while let Some(datagram) = decoder.next()? {
+        while let Some(datagram) = decoder.next_datagram()? {
             datagrams.push(datagram);
         }
         count += datagrams.len();

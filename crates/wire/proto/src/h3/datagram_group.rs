@@ -70,7 +70,7 @@ impl GroupDecoder {
     ///
     /// # Errors
     /// It is longer than any.
-    pub fn next(&mut self) -> Result<Option<Bytes>, Fault> {
+    pub fn next_datagram(&mut self) -> Result<Option<Bytes>, Fault> {
         let mut rest = &self.input[..];
         let Some(length) = varint::decode(&mut rest) else {
             return Ok(None);
@@ -124,7 +124,7 @@ fn decode_all(pieces: &[&[u8]]) -> Option<(u64, Vec<Bytes>)> {
         if stream.is_none() {
             continue;
         }
-        while let Ok(Some(datagram)) = decoder.next() {
+        while let Ok(Some(datagram)) = decoder.next_datagram() {
             datagrams.push(datagram);
         }
     }
@@ -169,7 +169,10 @@ mod tests {
         let mut long = BytesMut::new();
         varint::encode(LARGEST as u64 + 1, &mut long);
         decoder.push(&long);
-        assert_eq!(decoder.next().unwrap_err().code, Code::DatagramError);
+        assert_eq!(
+            decoder.next_datagram().unwrap_err().code,
+            Code::DatagramError
+        );
     }
 
     proptest! {
