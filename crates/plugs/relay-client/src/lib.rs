@@ -19,6 +19,9 @@
 //! while let Some(event) = subscription.next().await? {
 //!     match event {
 //!         Event::Message(message) => println!("{:?}", message.data),
+//!         // One that is too long for the relay to keep comes in pieces.
+//!         Event::Begun(first) => println!("{} bytes, and more", first.data.len()),
+//!         Event::Piece { data, .. } => println!("{} bytes", data.len()),
 //!         Event::Lost(loss) => println!("{} lost: {}", loss.count, loss.reason),
 //!         Event::Opened { .. } | Event::Away(_) | Event::Ended { .. } => {}
 //!     }
