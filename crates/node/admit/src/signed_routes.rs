@@ -18,7 +18,7 @@ use serde_json::Value;
 /// The routes of a document that need a signed URL, each at its position.
 pub(crate) struct SignedRoutes(Vec<Option<SignedRoute>>);
 
-/// What signatures count on a route.
+/// The keys and the parameter of a route's signatures.
 struct SignedRoute {
     keys: Vec<UrlKey>,
     parameter: String,

@@ -269,29 +269,37 @@ impl Subscription {
         }
     }
 
+    fn take_message(&mut self, adu: &Adu) {
+        let Some(at) = &mut self.at else {
+            return;
+        };
+        // One that came by another stream already.
+        if adu.sequence <= at.sequence {
+            return;
+        }
+
+        at.sequence = adu.sequence;
+        self.waits.next = FIRST_WAIT;
+        let event = self.receiving.message(adu, *at, signing::seconds());
+        self.events.push_back(event);
+    }
+
+    /// Ends a message that comes in pieces; the next one follows it.
+    fn end_long(&mut self, sequence: u64) {
+        self.receiving.coming = None;
+        if let Some(at) = &mut self.at {
+            at.sequence = sequence;
+        }
+    }
+
     fn take(&mut self, frame: RelayFrame) {
         match frame {
-            RelayFrame::Adu(adu) => {
-                let Some(at) = &mut self.at else {
-                    return;
-                };
-                // One that came by another stream already.
-                if adu.sequence <= at.sequence {
-                    return;
-                }
-                at.sequence = adu.sequence;
-                self.waits.next = FIRST_WAIT;
-                let event = self.receiving.message(&adu, *at, signing::seconds());
-                self.events.push_back(event);
-            }
+            RelayFrame::Adu(adu) => self.take_message(&adu),
             RelayFrame::Begin(adu) => self.begin_long(&adu),
             RelayFrame::More(piece) if self.receiving.coming == Some(piece.sequence) => {
                 self.waits.next = FIRST_WAIT;
                 if piece.is_last {
-                    self.receiving.coming = None;
-                    if let Some(at) = &mut self.at {
-                        at.sequence = piece.sequence;
-                    }
+                    self.end_long(piece.sequence);
                 }
                 self.events.push_back(Event::Piece {
                     data: piece.data,
@@ -299,11 +307,8 @@ impl Subscription {
                 });
             }
             RelayFrame::Abort(sequence) if self.receiving.coming == Some(sequence) => {
-                self.receiving.coming = None;
                 self.events.push_back(Loss::of_one("aborted", None));
-                if let Some(at) = &mut self.at {
-                    at.sequence = sequence;
-                }
+                self.end_long(sequence);
             }
             // Of a message whose beginning did not come here.
             RelayFrame::More(_) | RelayFrame::Abort(_) => {}

@@ -160,7 +160,7 @@ pub(crate) struct GroupWriter {
 }
 
 impl GroupWriter {
-    /// Writes it to its end, and waits until it has arrived; what has not by the deadline is given up.
+    /// Writes the group to its end, and waits until it has arrived, or resets its stream at the deadline.
     pub(super) async fn run(mut self) {
         let deadline = self.deadline;
         if timeout_at(deadline, self.write()).await.is_err() {

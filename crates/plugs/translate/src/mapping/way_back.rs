@@ -143,7 +143,7 @@ impl<'a> AnswerUris<'a> {
             None => (rest, None),
         };
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // What a URI names is most often asked for by GET.
+        // Most URIs are fetched by GET.
         let (gets, others): (Vec<_>, Vec<_>) = self
             .operations
             .iter()

@@ -35,9 +35,11 @@ impl Act {
 /// An HTTP/1.1 server that does the first of `acts` with its first request and so on, and the last one with all that follow.
 /// It remembers each request, head and content, as text. Content must have a length.
 pub fn acting(acts: &[Act]) -> Origin<String> {
-    let (acts, next) = (Arc::new(acts.to_vec()), Arc::new(AtomicUsize::new(0)));
+    let acts = Arc::new(acts.to_vec());
+    let next = Arc::new(AtomicUsize::new(0));
     serve(ANY, move |mut stream: TcpStream, memory: Memory<String>| {
-        let (acts, next) = (acts.clone(), next.clone());
+        let acts = acts.clone();
+        let next = next.clone();
         async move {
             let mut unread = Vec::new();
             while let Some(request) = request(&mut stream, &mut unread).await {

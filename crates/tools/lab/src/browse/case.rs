@@ -1,4 +1,4 @@
-//! Who loads the page, and what is measured of it.
+//! The numbers of clients and browsers that load the page, and the names of the figures.
 
 use std::time::Duration;
 

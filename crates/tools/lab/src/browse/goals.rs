@@ -1,4 +1,4 @@
-//! What was promised.
+//! The promised figures.
 
 use super::case::{CASES, LOAD};
 use crate::report::{PageHead, Sheet, SheetGoal};

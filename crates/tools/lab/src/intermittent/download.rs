@@ -176,7 +176,7 @@ impl PlannedDownload {
         SLOT.mul_f64(slot as f64 + random.f64() * LATEST)
     }
 
-    /// Whether the nodes on its way store what passes: they can read it, and take it into custody.
+    /// Whether the nodes on its way store its responses: they can read them, and take them into custody.
     fn is_cached(self) -> bool {
         self.way.is_custody() && self.protection == Protection::Hop
     }

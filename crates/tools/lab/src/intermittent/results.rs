@@ -45,7 +45,7 @@ pub struct TimedDownload {
     pub resumed: Option<SecondFetch>,
 }
 
-/// A fetch of what a node on the way may have.
+/// A fetch of a response that a node on the way may have stored.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct SecondFetch {
     /// Its time; `None` if it was not whole within the limit.

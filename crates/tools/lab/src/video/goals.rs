@@ -1,4 +1,4 @@
-//! What was promised.
+//! The promised figures.
 
 use super::{BROKEN, BYTES, CASES, FRAMES, LATEST, VideoCase};
 use crate::emulator::Loss;

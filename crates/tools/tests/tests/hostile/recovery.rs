@@ -1,4 +1,4 @@
-//! Clients that forge what the other end of a recovered tunnel would send, at the rate of their link.
+//! Clients that forge frames of a recovered tunnel's other end, at the rate of their link.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

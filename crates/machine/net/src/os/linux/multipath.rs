@@ -10,7 +10,7 @@ const SOL_MPTCP: i32 = 284;
 const MPTCP_INFO: i32 = 1;
 const FALLBACK: u32 = 1;
 
-/// Where the flags are in what the option gives, and how much of it is asked for.
+/// The offset of the flags in the option's value, and the bytes of it that are asked for.
 const FLAGS: usize = 8;
 const INFO: usize = FLAGS + 4;
 

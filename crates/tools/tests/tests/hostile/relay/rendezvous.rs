@@ -103,7 +103,7 @@ fn heartbeats_that_are_forged_or_repeated_bring_no_relay() {
         for wrong in [time - 120_000, time + 120_000] {
             assert_eq!(status(&heartbeat(KEY, &name, wrong)), 403);
         }
-        // The time of a genuine one is a part of what was signed.
+        // The signature covers the time, too.
         let later = genuine.replace(&begun.to_string(), &(begun + 1).to_string());
         assert_eq!(status(&later), 403);
     }

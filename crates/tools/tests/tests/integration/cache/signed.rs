@@ -99,7 +99,7 @@ fn holders_of_signed_urls_share_one_response_and_the_origin_sees_no_signature() 
         "{seen:?}"
     );
 
-    // Other spellings of what was signed are that.
+    // Other spellings of the signed URL are the same URL.
     let url = &holders[0];
     for (from, to) in [
         ("/film/1", "/film/%31"),

@@ -1,4 +1,4 @@
-//! A cache on the way through custody: what came after its client had left is there for the next one, at the last hop that is alive.
+//! A cache on the way through custody: a response that came after its client had left is served to the next one, by the last hop that is alive.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ fn resuming(row: &Row, file: &Path) -> Command {
     curl
 }
 
-/// A client begins, and leaves in the middle of what the origin has said so far.
+/// A client begins, and leaves in the middle of the content that the origin has sent so far.
 fn begin_and_leave(row: &Row, file: &Path) {
     let mut first = resuming(row, file).spawn().unwrap();
     let length = || std::fs::metadata(file).map_or(0, |file| file.len());

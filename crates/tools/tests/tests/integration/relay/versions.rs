@@ -205,7 +205,7 @@ fn read_to_a_gap(reader: &mut Raw) {
     let looked_at = Cell::new(0_usize);
     let has_come = Cell::new(false);
     reader.until(|read| {
-        // Only what is new is looked at: it is megabytes.
+        // Only new bytes are searched: there are megabytes.
         let from = looked_at.replace(read.len()).saturating_sub(GAP.len());
         let mut windows = read[from..].windows(GAP.len());
         has_come.set(windows.any(|window| window == GAP));
