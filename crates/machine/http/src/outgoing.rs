@@ -151,6 +151,13 @@ impl Outgoing {
         }
     }
 
+    /// Keeps no room for further output: none may come for long.
+    pub fn rest(&mut self) {
+        if let Self::H1(outgoing) = self {
+            outgoing.rest();
+        }
+    }
+
     /// Holds the reader to a rate; the default sets no rate.
     pub(crate) fn paced(mut self, pace: Pace) -> Self {
         match &mut self {

@@ -23,7 +23,7 @@ pub(crate) async fn answer(
     routed: &Routed,
     arrival: Arrival,
     next: &Arc<Next>,
-) -> Result<String, Failed> {
+) -> Result<Carried, Failed> {
     let way = Way {
         routed: routed.clone(),
         asked: Arc::new(arrival.head().clone()),
@@ -47,11 +47,13 @@ struct Way {
 
 impl Way {
     /// To the next handler, or to the next hop.
-    async fn go(self, arrival: Arrival) -> Result<String, Failed> {
+    async fn go(self, arrival: Arrival) -> Result<Carried, Failed> {
         let Some(handled) = self.next.through.between.get(self.passed) else {
             return match self.next.carrier() {
                 Some(_) => carrier::message(&self.routed, arrival, &self.next).await,
-                None => message::forward(&self.routed, arrival, &self.next).await,
+                None => message::forward(&self.routed, arrival, &self.next)
+                    .await
+                    .map(Carried::Over),
             };
         };
         let Arrival::Offered(offered) = arrival else {
@@ -113,7 +115,7 @@ impl Sends for Way {
             // A task of its own: the plug may drop its answer, and the exchange must be recorded all the same.
             awaited::spawn(&self.routed, async move {
                 let ended = onward.go(Arrival::Offered(offered)).await;
-                awaited::end(&routed, ended.map(Carried::Over)).await;
+                awaited::end(&routed, ended).await;
             });
             match answer.await? {
                 FirstAnswer::Response(head, content, _) => Ok((head, content)),

@@ -26,6 +26,11 @@ pub(crate) trait Carry: Send {
         None
     }
 
+    /// Whether it keeps a head of its own, which stays charged to its user.
+    fn keeps_head(&self) -> bool {
+        false
+    }
+
     /// Has its datagrams changed on their way. Without datagrams there are no such changes.
     fn change_datagrams(&mut self, _: Box<Changes>) {}
 

@@ -54,7 +54,7 @@ pub(crate) async fn forward(
     next: &Next,
 ) -> Result<Carried, Failed> {
     match arrival.kind() {
-        Kind::Message => message(routed, arrival, next).await.map(Carried::Over),
+        Kind::Message => message(routed, arrival, next).await,
         _ => tunnel(routed, arrival, next).await,
     }
 }
@@ -64,7 +64,7 @@ pub(crate) async fn message(
     routed: &Routed,
     mut arrival: Arrival,
     next: &Next,
-) -> Result<String, Failed> {
+) -> Result<Carried, Failed> {
     let departing = depart(routed, arrival.head_mut().take(), next);
     let refusal = match (departing, arrival, next.carrier()) {
         (Ok((head, _)), Arrival::Offered(mut offered), Some(handled)) => {
@@ -148,7 +148,7 @@ async fn relay(
     offered.head = head;
     let onward = Some(Onward::by_carrier(next.name().clone()));
     tokio::select! {
-        ended = handle::give(routed, *offered, handled, onward) => ended.map(Carried::Over),
+        ended = handle::give(routed, *offered, handled, onward) => ended,
         reason = guard.ended() => Ok(Carried::Over(format!("policy_changed: {reason}"))),
     }
 }

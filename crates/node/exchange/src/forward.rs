@@ -68,7 +68,7 @@ pub(crate) async fn forward(routed: &Routed, arrival: Arrival) -> Result<Carried
         Act::Redirect(redirect) => Box::pin(local::redirect(routed, arrival, redirect)).await,
         Act::Handle(next) => match (next.handled(), arrival) {
             (Some(handled), Arrival::Offered(offered)) if offered.kind() == Kind::Message => {
-                Box::pin(handle::give(routed, *offered, handled, None)).await
+                return Box::pin(handle::give(routed, *offered, handled, None)).await;
             }
             (_, tunnel) => return onwards(routed, tunnel, next).await,
         },
@@ -179,9 +179,7 @@ async fn by_kind(
             Box::pin(packets::open(routed, arrival, next)).await
         }
         (Kind::Message, _) if !next.through.between.is_empty() => {
-            Box::pin(between::answer(routed, arrival, next))
-                .await
-                .map(Carried::Over)
+            Box::pin(between::answer(routed, arrival, next)).await
         }
         (Kind::Message | Kind::Connect | Kind::ConnectTcp, _) if next.carrier().is_some() => {
             Box::pin(carrier::forward(routed, arrival, next)).await

@@ -127,7 +127,9 @@ struct OpenTunnel {
 
 impl OpenTunnel {
     fn new(routed: Routed, tunnel: Box<dyn Carry>, mut permits: Permits) -> Self {
-        permits.opened(&routed.auth);
+        if !tunnel.keeps_head() {
+            permits.opened(&routed.auth);
+        }
         Self {
             exchange: TunnelExchange::new(routed, tunnel.guard().state()),
             tunnel,
@@ -334,7 +336,8 @@ async fn proxy_pac(entered: &Entered, offered: Offered, pac: &ProxyPac) {
         responder,
     };
     match handle::respond(call, &|head| head, &|| None).await {
-        Ok(reason) => exchange.finish(&reason),
+        Ok(Carried::Over(reason)) => exchange.finish(&reason),
+        Ok(Carried::Tunnel(_)) => exchange.finish("proxy_internal_error: a file without an end"),
         Err(failed) => answer(Refused::Entered(entered), failed).await,
     }
 }

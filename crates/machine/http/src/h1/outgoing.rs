@@ -111,6 +111,14 @@ impl BodySender {
         self.flush().await
     }
 
+    /// Keeps no room for a further head: none may come for long.
+    pub(crate) fn rest(&mut self) {
+        let write = self.write.as_mut();
+        if let Some(write) = write.filter(|write| !write.pieces.has_remaining()) {
+            write.pieces.clear(false);
+        }
+    }
+
     fn push(&mut self, data: Bytes, end: bool) -> Result<(), StreamError> {
         let Some(write) = self.write.as_mut().filter(|_| !self.finished) else {
             return Err(has_ended());

@@ -1,15 +1,24 @@
 //! The exchanges of a connection: which HTTP version its first bytes speak, and the loop of that version.
 
+use std::future::poll_fn;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
 use bytes::BytesMut;
 use hermes_net::{Stream, Watch};
 use hermes_proto::greeting::Greeting;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, ReadBuf};
 
 use super::options::{Handler, Options, farewell};
 use super::{h1, h2};
 
 /// The first bytes of every HTTP/2 client (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Bytes of the first read: most heads are whole with it.
+const FIRST_READ: usize = 4096;
 
 /// Serves a connection from the client's first bytes on; returns the stream, once it has been
 /// silent for long. `begun` says that HTTP/1.1 was spoken on it.
@@ -77,10 +86,23 @@ async fn sniff(
 async fn begins_with_preface(stream: &mut Stream, first: &mut BytesMut) -> bool {
     // Ends with the first byte that differs: an HTTP/1.1 request is not held up for 24 bytes.
     while first.len() < PREFACE.len() && PREFACE.starts_with(first) {
-        match stream.read_buf(first).await {
-            Ok(0) | Err(_) => return false,
-            Ok(_) => {}
+        let read = poll_fn(|cx| poll_first(stream, first, cx)).await;
+        if read.is_err() || matches!(read, Ok(0)) {
+            return false;
         }
     }
     first.starts_with(PREFACE)
+}
+
+/// Reads once, and keeps no more room than the bytes need: an exchange may keep its head for as long as it lasts.
+fn poll_first(
+    stream: &mut Stream,
+    first: &mut BytesMut,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut room = [MaybeUninit::uninit(); FIRST_READ];
+    let mut read = ReadBuf::uninit(&mut room);
+    ready!(Pin::new(stream).poll_read(cx, &mut read))?;
+    first.extend_from_slice(read.filled());
+    Poll::Ready(Ok(read.filled().len()))
 }

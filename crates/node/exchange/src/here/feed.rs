@@ -1,4 +1,5 @@
-//! Answers whose content a feed makes as the client takes it.
+//! Answers whose content a feed makes as the client takes it. Like a tunnel it is carried once its request is done with: most feeds wait most of
+//! their time.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,6 +15,8 @@ use hermes_observe::Exchange;
 use hermes_packet::{Broken, Side};
 use hermes_plug::feed::{Feed, FeedEvent, FeedState};
 
+use crate::carried::{Carry, TunnelEnd};
+
 /// The exchange that a feed answers.
 pub(crate) struct FeedOwner {
     guard: TunnelGuard,
@@ -28,23 +31,50 @@ impl FeedOwner {
             drain: routed.worker.shared.drain.clone(),
         }
     }
+}
+
+/// A feed whose answer has begun.
+pub(crate) struct OpenFeed {
+    owner: FeedOwner,
+    feed: Box<dyn Feed>,
+    outgoing: Outgoing,
+    /// The name of the handler.
+    name: String,
+}
+
+impl OpenFeed {
+    /// The answer of this handler.
+    pub(crate) fn new(
+        owner: FeedOwner,
+        feed: Box<dyn Feed>,
+        outgoing: Outgoing,
+        name: &str,
+    ) -> Self {
+        Self {
+            owner,
+            feed,
+            outgoing,
+            name: name.to_owned(),
+        }
+    }
 
     /// Sends the pieces of the feed until its end.
     ///
     /// # Errors
     /// The reason for which it ended before, in words.
-    pub(crate) async fn carry(
-        mut self,
-        exchange: &Exchange,
-        mut feed: Box<dyn Feed>,
-        outgoing: &mut Outgoing,
-    ) -> Result<(), String> {
+    async fn send(&mut self, exchange: &Exchange) -> Result<(), String> {
+        let Self {
+            owner: FeedOwner { guard, drain },
+            feed,
+            outgoing,
+            ..
+        } = self;
         let ended = {
-            let moving = pin!(moved(exchange, &mut *feed, outgoing, &self.drain));
+            let moving = pin!(moved(exchange, &mut **feed, outgoing, drain));
             tokio::select! {
                 biased;
                 // First: rules that end the feed count before a further piece.
-                reason = self.guard.ended() => FeedEnd::Denied(Broken::policy(&reason)),
+                reason = guard.ended() => FeedEnd::Denied(Broken::policy(&reason)),
                 ended = moving => ended,
             }
         };
@@ -64,6 +94,25 @@ impl FeedOwner {
         outgoing.reset(broken.reset);
         feed.notify(event);
         Err(broken.reason())
+    }
+}
+
+impl Carry for OpenFeed {
+    fn guard(&self) -> &TunnelGuard {
+        &self.owner.guard
+    }
+
+    fn keeps_head(&self) -> bool {
+        true
+    }
+
+    fn carry(mut self: Box<Self>, routed: &Routed) -> TunnelEnd<'_> {
+        Box::pin(async move {
+            match self.send(&routed.exchange).await {
+                Ok(()) => format!("responded: {}", self.name),
+                Err(reason) => reason,
+            }
+        })
     }
 }
 
@@ -90,6 +139,7 @@ async fn moved(
     if let Err(error) = outgoing.flush().await {
         return FeedEnd::Gone(Broken::write(Side::Client, &error));
     }
+    outgoing.rest();
 
     let mut drains = pin!(drain.graceful());
     let mut knows_of_drain = false;

@@ -12,7 +12,8 @@ use hermes_plug::feed::Feed;
 use hermes_plug::{Handler, HandlerRequest, Onward, RequestContent, Response};
 use http::{Method, StatusCode};
 
-use super::feed::FeedOwner;
+use super::feed::{FeedOwner, OpenFeed};
+use crate::carried::Carried;
 use crate::failed::{Failed, Unanswered};
 use crate::message;
 use crate::pump::{Direction, pump};
@@ -25,7 +26,7 @@ pub(crate) async fn give(
     offered: Offered,
     handled: &Handled,
     onward: Option<Onward>,
-) -> Result<String, Failed> {
+) -> Result<Carried, Failed> {
     let (head, content, responder) = offered.message();
     let exchange = &routed.exchange;
     // An answer of the next hop is not this node's own.
@@ -70,12 +71,12 @@ pub(crate) struct HandlerCall<'a> {
     pub(crate) responder: Responder,
 }
 
-/// Asks a handler, and passes its answer to the client; says how that ended.
+/// Asks a handler, and passes its answer to the client; says how that ended. A feed is still to be carried.
 pub(crate) async fn respond(
     call: HandlerCall<'_>,
     returning: Returning<'_>,
     own_feeds: OwnFeeds<'_>,
-) -> Result<String, Failed> {
+) -> Result<Carried, Failed> {
     let HandlerCall {
         exchange,
         handler,
@@ -93,9 +94,9 @@ pub(crate) async fn respond(
             exchange.status(head.status.as_u16());
             let given = if is_head { 0 } else { content.len() as u64 };
             let answered = responder.answer(head, content).await;
-            return Ok(
-                whole(exchange, given, answered).unwrap_or_else(|| format!("responded: {name}"))
-            );
+            let failed = whole(exchange, given, answered);
+            let reason = failed.unwrap_or_else(|| format!("responded: {name}"));
+            return Ok(Carried::Over(reason));
         }
         Ok(Response::Stream(head, content)) => (returning(head), Content::Stream(content)),
         Ok(Response::Feed(head, feed)) => (returning(head), Content::Feed(feed)),
@@ -107,27 +108,68 @@ pub(crate) async fn respond(
         }
     };
 
-    exchange.status(head.status.as_u16());
-    // RFC 9110, 6.4.1: these have no content, whatever the handler gave.
-    let has_none =
-        is_head || head.status == StatusCode::NO_CONTENT || head.status == StatusCode::NOT_MODIFIED;
-    let length = match &content {
-        _ if has_none => Some(0),
-        Content::Stream(content) => content.length(),
-        Content::Feed(_) => None,
+    let streamed = StreamedAnswer {
+        exchange,
+        name,
+        is_head,
+        head,
+        content,
     };
-    let mut outgoing = match responder.respond(head, length).await {
-        Ok(outgoing) => outgoing,
-        Err(error) => return Ok(format!("{CLIENT_CLOSED}: {error}")),
-    };
+    streamed.send(responder, own_feeds).await
+}
 
-    let content = if has_none {
-        Content::Stream(Incoming::Empty)
-    } else {
-        content
-    };
-    let sent = content.send(exchange, &mut outgoing, own_feeds).await;
-    Ok(sent.map_or_else(|reason| reason, |()| format!("responded: {name}")))
+/// An answer whose content is not whole.
+struct StreamedAnswer<'a> {
+    exchange: &'a Exchange,
+    /// The name of the handler.
+    name: &'a str,
+    /// Whether the request was HEAD.
+    is_head: bool,
+    head: ResponseHead,
+    content: Content,
+}
+
+impl StreamedAnswer<'_> {
+    /// Sends it, but for the content of a feed.
+    async fn send(self, responder: Responder, own_feeds: OwnFeeds<'_>) -> Result<Carried, Failed> {
+        let Self {
+            exchange,
+            name,
+            is_head,
+            head,
+            content,
+        } = self;
+        exchange.status(head.status.as_u16());
+        // RFC 9110, 6.4.1: these have no content, whatever the handler gave.
+        let has_none = is_head
+            || head.status == StatusCode::NO_CONTENT
+            || head.status == StatusCode::NOT_MODIFIED;
+        let length = match &content {
+            _ if has_none => Some(0),
+            Content::Stream(content) => content.length(),
+            Content::Feed(_) => None,
+        };
+        let mut outgoing = match responder.respond(head, length).await {
+            Ok(outgoing) => outgoing,
+            Err(error) => return Ok(Carried::Over(format!("{CLIENT_CLOSED}: {error}"))),
+        };
+
+        let content = match content {
+            _ if has_none => Incoming::Empty,
+            Content::Stream(content) => content,
+            Content::Feed(feed) => {
+                return Ok(match own_feeds() {
+                    Some(owner) => Carried::tunnel(OpenFeed::new(owner, feed, outgoing, name)),
+                    None => Carried::Over(
+                        "proxy_internal_error: a feed on the way elsewhere".to_owned(),
+                    ),
+                });
+            }
+        };
+        let sent = send(content, exchange, &mut outgoing).await;
+        let reason = sent.map_or_else(|reason| reason, |()| format!("responded: {name}"));
+        Ok(Carried::Over(reason))
+    }
 }
 
 /// Counts the bytes of an answer that was given at once, as those of a stream are; the reason if its client was gone.
@@ -146,34 +188,20 @@ enum Content {
     Feed(Box<dyn Feed>),
 }
 
-impl Content {
-    /// Sends it to its end; says why that failed.
-    async fn send(
-        self,
-        exchange: &Exchange,
-        outgoing: &mut Outgoing,
-        own_feeds: OwnFeeds<'_>,
-    ) -> Result<(), String> {
-        let mut incoming = match self {
-            Self::Stream(incoming) => incoming,
-            Self::Feed(feed) => {
-                return match own_feeds() {
-                    // Boxed: other answers should not carry the room for it.
-                    Some(owner) => Box::pin(owner.carry(exchange, feed, outgoing)).await,
-                    None => Err("proxy_internal_error: a feed on the way elsewhere".to_owned()),
-                };
-            }
-        };
-
-        let direction = Direction {
-            from: Side::Target,
-            moved: &exchange.counters().target_to_client,
-            rules: None,
-        };
-        let pumped = pump(&mut incoming, outgoing, direction).await;
-        pumped.map_err(|broken| {
-            outgoing.reset(broken.reset);
-            broken.reason()
-        })
-    }
+/// Sends a content to its end; says why that failed.
+async fn send(
+    mut content: Incoming,
+    exchange: &Exchange,
+    outgoing: &mut Outgoing,
+) -> Result<(), String> {
+    let direction = Direction {
+        from: Side::Target,
+        moved: &exchange.counters().target_to_client,
+        rules: None,
+    };
+    let pumped = pump(&mut content, outgoing, direction).await;
+    pumped.map_err(|broken| {
+        outgoing.reset(broken.reset);
+        broken.reason()
+    })
 }
