@@ -24,7 +24,7 @@ use crate::space::Space;
 
 /// The longest piece of a long message, in bytes.
 #[doc(alias = "bound")]
-const PIECE: usize = 64 << 10;
+pub(crate) const PIECE: usize = 64 << 10;
 
 /// The channel that messages go to, and how.
 pub(crate) struct Publishing<'a> {

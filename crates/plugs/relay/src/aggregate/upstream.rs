@@ -9,7 +9,7 @@ use hermes_http::{Frame, Incoming, RequestHead, ResponseHead};
 use hermes_plug::{Onward, Opener, Response};
 use hermes_proto::capsule::CapsuleDecoder;
 use hermes_proto::relay::fields::{SUBSCRIBE, Subscribe, Subscribed};
-use hermes_proto::relay::{End, MAX_BESIDE, Position, RelayFrame};
+use hermes_proto::relay::{AduPiece, End, MAX_BESIDE, Position, RelayFrame};
 use http::uri::PathAndQuery;
 use http::{Method, header};
 use tokio::sync::mpsc;
@@ -17,6 +17,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::joins::{Command, Join, Slot};
 use crate::channel::Channel;
+use crate::publish::PIECE;
 use crate::settings::Rules;
 use crate::share::Ending;
 
@@ -112,6 +113,7 @@ impl Upstream {
             wishes,
             told: 1,
             idle_since: None,
+            long: None,
         };
         opener.spawn(reader.run(content));
         join
@@ -208,12 +210,18 @@ struct Reader {
     /// The receivers that the relay knows of.
     told: u64,
     idle_since: Option<Instant>,
+    /// The long message whose pieces are passed on.
+    long: Option<u64>,
 }
 
 impl Reader {
     async fn run(mut self, mut content: Incoming) {
         loop {
-            let ending = match self.stream(content).await {
+            let ended = self.stream(content).await;
+            if let Some(sequence) = self.long.take() {
+                self.channel.abort_long(sequence);
+            }
+            let ending = match ended {
                 StreamEnd::Idle => {
                     self.wishes.close();
                     let leave = Subscribe::default();
@@ -241,8 +249,8 @@ impl Reader {
 
     /// Takes one stream to its end.
     async fn stream(&mut self, mut content: Incoming) -> StreamEnd {
-        let limit = self.upstream.rules.message as u64 + MAX_BESIDE as u64;
-        let mut decoder = CapsuleDecoder::new(limit);
+        let longest = self.upstream.rules.message.max(PIECE);
+        let mut decoder = CapsuleDecoder::new((longest + MAX_BESIDE) as u64);
         let mut reports = interval(REPORT);
         reports.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let silence = 2 * self.upstream.heartbeat + Duration::from_secs(5);
@@ -253,11 +261,12 @@ impl Reader {
                     let Some(Ok(Frame::Data(data))) = frame else {
                         return StreamEnd::Broken;
                     };
-                    heard = Instant::now();
                     decoder.push(data);
                     if let Some(ended) = self.take(&mut decoder).await {
                         return ended;
                     }
+                    // Only now: while receivers have no room, the relay is not listened to.
+                    heard = Instant::now();
                 }
                 Some(command) = self.wishes.recv() => self.forward(command),
                 _ = reports.tick() => {
@@ -283,7 +292,7 @@ impl Reader {
     }
 
     /// Takes the capsules that are there.
-    async fn take(&self, decoder: &mut CapsuleDecoder) -> Option<StreamEnd> {
+    async fn take(&mut self, decoder: &mut CapsuleDecoder) -> Option<StreamEnd> {
         loop {
             let capsule = match decoder.next() {
                 Ok(Some(capsule)) => capsule,
@@ -292,8 +301,7 @@ impl Reader {
             };
             match RelayFrame::decode(&capsule) {
                 Ok(RelayFrame::Adu(adu)) => {
-                    let deadline = Instant::now() + self.upstream.rules.lag;
-                    self.channel.take_over(adu, deadline).await;
+                    self.channel.take_over(adu, self.lag()).await;
                 }
                 Ok(RelayFrame::Gap(gap)) => self.channel.lose(gap),
                 // Its own stream has another one in its place: this one is over, the subscription is not.
@@ -312,17 +320,32 @@ impl Reader {
                 Ok(RelayFrame::Moved(_)) => {
                     return Some(StreamEnd::Over(stopping("the relay has moved")));
                 }
-                // No relay gets pieces: it is told of a gap.
-                Ok(
-                    RelayFrame::Begin(_)
-                    | RelayFrame::More(_)
-                    | RelayFrame::Abort(_)
-                    | RelayFrame::Heartbeat(_)
-                    | RelayFrame::Unknown,
-                ) => {}
+                Ok(RelayFrame::Begin(adu)) => {
+                    let sequence = adu.sequence;
+                    let goes_on = self.channel.begin_long(adu, self.lag()).await;
+                    self.long = goes_on.then_some(sequence);
+                }
+                Ok(RelayFrame::More(piece)) => self.take_piece(&piece).await,
+                Ok(RelayFrame::Abort(sequence)) if self.long == Some(sequence) => {
+                    self.long = None;
+                    self.channel.abort_long(sequence);
+                }
+                Ok(RelayFrame::Abort(_) | RelayFrame::Heartbeat(_) | RelayFrame::Unknown) => {}
                 Err(_) => return Some(StreamEnd::Broken),
             }
         }
+    }
+
+    /// Passes a piece on, if those before it came here.
+    async fn take_piece(&mut self, piece: &AduPiece) {
+        if self.long == Some(piece.sequence) && !self.channel.go_on_long(piece, self.lag()).await {
+            self.long = None;
+        }
+    }
+
+    /// Until then a message waits for receivers without room.
+    fn lag(&self) -> Instant {
+        Instant::now() + self.upstream.rules.lag
     }
 
     /// Tells the relay how many receivers there are; whether it is time to leave.

@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
 use bytes::Bytes;
-use hermes_proto::relay::{Adu, Gap, Position};
+use hermes_proto::relay::{Adu, AduPiece, Gap, Position};
 use tokio::time::timeout_at;
 
+use super::passing::piece;
 use super::{Channel, Waiting};
 use crate::message::{Message, Part, cost};
 use crate::queue::Room;
@@ -58,6 +59,55 @@ impl Channel {
         state.push(&message, room);
     }
 
+    /// A long message has begun to come from there: its first piece, for which those who take pieces have room in time. Whether it goes on here.
+    pub(crate) async fn begin_long(&self, adu: Adu, deadline: Instant) -> bool {
+        if !self.is_next(adu.sequence) {
+            return false;
+        }
+        let data = Bytes::copy_from_slice(&adu.data);
+        let first = Message {
+            content_type: adu.content_type,
+            topic: adu.topic,
+            ..piece(adu.sequence, Part::First, data)
+        };
+        // Those who take none hear of the loss, whether the others have room or not.
+        let goes_on = self.wait_for_room_of(&first, deadline).await;
+        self.state.lock().push_piece(&Arc::new(first));
+        if !goes_on {
+            self.abort_long(adu.sequence);
+        }
+        goes_on
+    }
+
+    /// Whether a message is none that is here already; from now on it is.
+    fn is_next(&self, sequence: u64) -> bool {
+        let mut state = self.state.lock();
+        let is_next = sequence > state.sequence;
+        state.sequence = state.sequence.max(sequence);
+        is_next
+    }
+
+    /// A further piece of it has come. Whether it goes on: where someone has no room for it in time, it is lost for all, as at the relay.
+    pub(crate) async fn go_on_long(&self, more: &AduPiece, deadline: Instant) -> bool {
+        let part = match more.is_last {
+            true => Part::Last,
+            false => Part::Further,
+        };
+        let further = piece(more.sequence, part, Bytes::copy_from_slice(&more.data));
+        if !self.wait_for_room_of(&further, deadline).await {
+            self.abort_long(more.sequence);
+            return false;
+        }
+        self.state.lock().push_piece(&Arc::new(further));
+        !more.is_last
+    }
+
+    /// Its further pieces do not come.
+    pub(crate) fn abort_long(&self, sequence: u64) {
+        let abort = piece(sequence, Part::Abort, Bytes::new());
+        self.state.lock().push_piece(&Arc::new(abort));
+    }
+
     /// Messages were lost on the way from there: all hear of it.
     pub(crate) fn lose(&self, gap: Gap) {
         let state = self.state.lock();
@@ -82,11 +132,22 @@ impl Channel {
 
     /// Whether all have room in time.
     async fn wait_for_room(&self, cost: usize, deadline: Instant) -> bool {
+        self.wait_until(deadline, || self.state.lock().check_room(cost).is_ok())
+            .await
+    }
+
+    /// Whether all who are to get this piece have room in time.
+    async fn wait_for_room_of(&self, piece: &Message, deadline: Instant) -> bool {
+        self.wait_until(deadline, || self.state.lock().has_room_for(piece))
+            .await
+    }
+
+    async fn wait_until(&self, deadline: Instant, has_room: impl Fn() -> bool) -> bool {
         let _waiting = Waiting::begin(&self.publishers);
         loop {
             // It hears of room from here on, also before it is polled.
             let room = self.room.notified();
-            if self.state.lock().check_room(cost).is_ok() {
+            if has_room() {
                 return true;
             }
             // A receiver that held it up for so long loses the message, and the clock ends it for that.

@@ -146,13 +146,13 @@ impl Drop for Passing<'_> {
 }
 
 impl State {
-    fn has_room_for(&self, piece: &Message) -> bool {
+    pub(super) fn has_room_for(&self, piece: &Message) -> bool {
         let mut shares = self.shares.iter();
         shares.all(|known| known.share.lock().has_room_for(piece))
     }
 
     /// Adds a piece for those who follow, and wakes them.
-    fn push_piece(&self, piece: &Arc<Message>) -> Enqueued {
+    pub(super) fn push_piece(&self, piece: &Arc<Message>) -> Enqueued {
         let mut all = Enqueued::default();
         for known in &self.shares {
             let pushed = known.share.lock().push_piece(piece);
@@ -167,7 +167,7 @@ impl State {
     }
 }
 
-fn piece(sequence: u64, part: Part, data: Bytes) -> Message {
+pub(super) fn piece(sequence: u64, part: Part, data: Bytes) -> Message {
     Message {
         sequence,
         content_type: None,

@@ -95,7 +95,7 @@ impl Relay {
             }
             None => form,
         };
-        let takes_pieces = form == Form::Native && wait(fields).is_none();
+        let takes_pieces = matches!(form, Form::Native | Form::Relayed) && wait(fields).is_none();
         subscription.takes_pieces(takes_pieces);
         let stream = self.stream(&subscription, stream, form);
         if let Some(wait) = wait(fields) {

@@ -1,6 +1,7 @@
 //! Subscribers and publishers that cost as much as they can: the node stays small, and someone else's messages come as before.
 
 mod certified;
+mod long;
 mod rendezvous;
 mod storm;
 

@@ -10,7 +10,7 @@ use super::subscriber::Subscriber;
 use super::{relay, subscriptions};
 
 /// A node that joins the subscriptions to this relay, with this in its settings.
-fn aggregate(hub: &Node, settings: &str) -> Node {
+pub(super) fn aggregate(hub: &Node, settings: &str) -> Node {
     Node::start(
         "aggregate",
         &format!(

@@ -8,6 +8,7 @@ use hermes_tests::eventually::eventually_true;
 use hermes_tests::raw::Raw;
 use hermes_tests::{curl, program};
 
+use super::aggregation::aggregate;
 use super::script::Script;
 use super::subscriber::Subscriber;
 use super::versions::{Hub, gate};
@@ -191,4 +192,81 @@ fn a_script_gets_a_long_message_in_pieces() {
         200
     );
     script.ends();
+}
+
+#[test]
+fn a_long_message_passes_through_a_node_that_subscribes_for_others() {
+    const BYTES: usize = 40_000_000;
+    /// Its queues, and buffers of its connections.
+    const MOST: usize = 24 << 20;
+
+    let hub = relay("grace: 1s");
+    let way = aggregate(&hub, "");
+    let url = channel(way.address("web"));
+    let folder = tempfile::tempdir().unwrap();
+    let sent = file(folder.path(), BYTES);
+    let got = ["one", "two"].map(|name| folder.path().join(name));
+    let mut readers = got
+        .each_ref()
+        .map(|got| subscribe(&url, &["--count", "1"], got));
+    let lines = Subscriber::begin(&url, &["-H", "Accept: application/x-ndjson"]);
+    eventually_true("three subscribe", || subscriptions(&way) == 3);
+    assert_eq!(subscriptions(&hub), 1);
+    let before = way.peak();
+
+    let answer = curl(&[&RELIABLE[..], &["-T", &sent, &url]].concat());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    for (reader, got) in readers.iter_mut().zip(&got) {
+        assert!(reader.wait().unwrap().success());
+        assert!(fs::read(got).unwrap() == fs::read(&sent).unwrap());
+    }
+    let grown = way.peak() - before;
+    assert!(grown < MOST, "{grown} bytes");
+    curl(&["-d", "short", &url]);
+    let told = lines.sees("short");
+    assert!(told.contains("{\"gap\":1,\"reason\":\"long\"}"), "{told}");
+}
+
+#[test]
+fn a_message_that_breaks_off_before_a_node_is_told_behind_it() {
+    let mut hub = relay("message: 1KiB");
+    let way = aggregate(&hub, "message: 1KiB, grace: 1s");
+    let url = channel(way.address("web"));
+    let folder = tempfile::tempdir().unwrap();
+    let got = folder.path().join("got");
+    let mut reader = subscribe(&url, &["--json"], &got);
+    let saw = |wanted: &str| fs::read_to_string(&got).unwrap().contains(wanted);
+    eventually_true("it subscribes", || subscriptions(&hub) == 1);
+    let begin = || {
+        let host = way.address("web");
+        let mut publisher = Raw::connect(host);
+        publisher.send(format!(
+            "POST /c/x HTTP/1.1\r\nHost: {host}\r\nHermes-Publish: mode=reliable\r\nContent-Length: 100000\r\n\r\n"
+        ));
+        publisher.send(vec![b'x'; 50_000]);
+        publisher
+    };
+    let publisher = begin();
+    eventually_true("it begins", || saw("\"more\":true"));
+    publisher.reset();
+    eventually_true("the end is told", || saw("aborted"));
+    assert_eq!(curl(&["-d", "behind it", &url]).text(), "receivers: 1\n");
+    eventually_true("the next one comes", || saw("behind it"));
+
+    // The same where the way to the relay breaks off.
+    let pieces = || {
+        let text = fs::read_to_string(&got).unwrap();
+        text.matches("\"more\":true").count()
+    };
+    let before = pieces();
+    let _publisher = begin();
+    eventually_true("another begins", || pieces() > before);
+    hub.signal(rustix::process::Signal::KILL);
+    hub.wait();
+    eventually_true("its end is told, too", || {
+        let text = fs::read_to_string(&got).unwrap();
+        text.matches("aborted").count() == 2
+    });
+    reader.kill().unwrap();
+    reader.wait().unwrap();
 }
