@@ -7,6 +7,11 @@ use hermes_relay_client::{Channel, ClientError, Event, Outgoing, Publisher, Subs
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), ClientError> {
     let url = std::env::args().nth(1).unwrap_or_default();
+    chat(&url, |line| println!("{line}")).await
+}
+
+/// Chats until the first message has come.
+pub async fn chat(url: &str, mut say: impl FnMut(String)) -> Result<(), ClientError> {
     let channel: Channel = url.parse()?;
     let mut publisher = Publisher::new(channel.clone());
     let mut subscription = Subscription::new(channel, Wish::default());
@@ -17,18 +22,26 @@ async fn main() -> Result<(), ClientError> {
             Event::Opened { at, .. } => {
                 let message = Outgoing::new("hello").reliable().of_type("text/plain");
                 let delivered = publisher.publish(&message).await?;
-                println!("opened at {at}, receivers: {}", delivered.receivers);
+                say(format!(
+                    "opened at {at}, receivers: {}",
+                    delivered.receivers
+                ));
             }
             Event::Message(message) => {
-                println!("{}: {}", message.at, String::from_utf8_lossy(&message.data));
+                let text = String::from_utf8_lossy(&message.data);
+                say(format!("{}: {text}", message.at));
                 return Ok(());
             }
             // One that is too long for the relay to keep comes in pieces.
-            Event::Begun(first) => println!("{}: {} bytes, and more", first.at, first.data.len()),
-            Event::Piece { data, .. } => println!("{} bytes", data.len()),
-            Event::Lost(loss) => println!("{} lost: {}", loss.count, loss.reason),
-            Event::Away(reason) => println!("{reason}; comes again"),
-            Event::Ended { reason, text } => println!("end: {} {text}", reason.word()),
+            Event::Begun(first) => say(format!(
+                "{}: {} bytes, and more",
+                first.at,
+                first.data.len()
+            )),
+            Event::Piece { data, .. } => say(format!("{} bytes", data.len())),
+            Event::Lost(loss) => say(format!("{} lost: {}", loss.count, loss.reason)),
+            Event::Away(reason) => say(format!("{reason}; comes again")),
+            Event::Ended { reason, text } => say(format!("end: {} {text}", reason.word())),
         }
     }
     Ok(())

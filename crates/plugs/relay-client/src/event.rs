@@ -59,7 +59,7 @@ pub struct Received {
 pub struct Loss {
     /// Their number; 0 if no one knows it.
     pub count: u64,
-    /// A word of docs/relay.md: `full`, `expired`, `away`, `restarted`; `unreadable` where the seal is of another key; `unproved` where the
+    /// A word of docs/relay.md: `full`, `expired`, `away`, `restarted`; `other` where no way of several brought them; `unreadable` where the seal is of another key; `unproved` where the
     /// sender is not one that may publish.
     pub reason: &'static str,
     /// The reason in more words, if there are any.

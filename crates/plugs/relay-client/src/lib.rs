@@ -30,12 +30,13 @@
 //! # }
 //! ```
 //!
-//! Begin reading in [`Channel`].
+//! Begin reading in [`Channel`]. [`Multipath`] is a subscription by several ways at once.
 
 mod channel;
 mod connection;
 mod error;
 mod event;
+mod multipath;
 mod publisher;
 mod receiving;
 mod seal;
@@ -47,5 +48,6 @@ pub use error::ClientError;
 pub use event::{Event, Loss, Received};
 pub use hermes_proto::relay::fields::Delivered;
 pub use hermes_proto::relay::{End, Position};
+pub use multipath::Multipath;
 pub use publisher::{Outgoing, Publisher};
 pub use subscription::{Subscription, Wish};

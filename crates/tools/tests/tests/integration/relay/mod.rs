@@ -4,6 +4,7 @@ mod aggregation;
 mod bounds;
 mod certified;
 mod forms;
+mod library;
 mod long;
 mod migration;
 mod patterns;

@@ -20,7 +20,8 @@ fn script(url: &str, imports: &str, text: &str) -> Script {
     )
 }
 
-fn publish(way: &Node, text: &str) {
+/// Publishes to the channel `x` by this way.
+pub(super) fn publish(way: &Node, text: &str) {
     let proxy = way.url("web");
     let output = Command::new("curl")
         .args([
