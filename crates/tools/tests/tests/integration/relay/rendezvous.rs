@@ -195,3 +195,32 @@ fn subscribers_of_a_relay_that_was_killed_meet_at_another_one() {
     assert!(got.contains("restarted") && got.contains("last"), "{got}");
     assert!(!sent_to(&meeting, "/c/x", &[]).contains(&place.to_string()));
 }
+
+#[test]
+fn a_rendezvous_over_tls_is_refused_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("relay.yaml");
+    let settings = |place: &str| {
+        format!(
+            r#"
+            version: 1
+            listeners: {{ web: {{ http: 127.0.0.1:8081, gateway: true }} }}
+            plugs: {{ relay: {{ key_file: {{ inline: "{KEY}" }}, at: "http://127.0.0.1:8081", rendezvous: ["{place}"] }} }}
+            routes: [ {{ handle: relay }} ]
+            "#
+        )
+    };
+    std::fs::write(&file, settings("http://127.0.0.1:8080")).unwrap();
+    let said = program::run(&["check", file.to_str().unwrap()]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    std::fs::write(&file, settings("https://127.0.0.1:8080")).unwrap();
+    let said = program::run(&["check", file.to_str().unwrap()]);
+    assert_ne!(said.code, 0);
+    let words = said.stdout + &said.stderr;
+    assert!(words.contains("plugs.relay.rendezvous"), "{words}");
+    assert!(words.contains("it is no origin of http://"), "{words}");
+    assert!(
+        words.contains("over TLS it goes by a node beside this one"),
+        "{words}"
+    );
+}

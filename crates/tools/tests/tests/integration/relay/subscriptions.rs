@@ -3,6 +3,7 @@
 use std::fs;
 
 use hermes_tests::eventually::eventually_true;
+use hermes_tests::raw::Raw;
 use hermes_tests::{Node, curl};
 
 use super::subscriber::Subscriber;
@@ -164,4 +165,36 @@ fn reloads_drop_no_subscriber_and_rules_that_deny_one_end_its_stream() {
     assert_eq!(status, 200, "{report}");
     subscriber.ends();
     eventually_true("the subscription is gone", || subscriptions(&node) == 0);
+}
+
+#[test]
+fn a_sign_of_life_finds_out_who_is_gone_behind_a_proxy_that_cannot_see_it() {
+    let node = relay("heartbeat: 1s, grace: 1s");
+    // Clients of this one may end their side and read on: one that is gone looks the same until something is sent to it.
+    let way = Node::start(
+        "way",
+        &format!(
+            r#"
+            listeners: {{ web: {{ http: 127.0.0.1:0, gateway: true, half_close: true }} }}
+            routes: [ {{ to: hub }} ]
+            upstreams: {{ hub: {{ endpoints: ["{}"], http: 1 }} }}
+            "#,
+            node.address("web")
+        ),
+    );
+    for form in [
+        "application/hermes-adu",
+        "text/event-stream",
+        "application/x-ndjson",
+        "application/http",
+    ] {
+        let mut reader = Raw::connect(way.address("web"));
+        reader.send(format!(
+            "GET /c/x HTTP/1.1\r\nHost: relay\r\nAccept: {form}\r\n\r\n"
+        ));
+        assert!(reader.head().line.contains("200"));
+        assert_eq!(subscriptions(&node), 1);
+        drop(reader);
+        eventually_true("no one is left", || subscriptions(&node) == 0);
+    }
 }
