@@ -1,16 +1,17 @@
 //! Connections to a broker: subscribers whose messages are counted, and a publisher.
 
 use std::io::{Read, Write};
+use std::mem::MaybeUninit;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::event::{Timespec, epoll};
 use rustix::net::{RecvFlags, recv};
 
 use super::scanner::Scanner;
-use super::systems::{PushSystem, RunningBroker};
+use super::systems::{BrokerAddress, PushSystem};
 
 /// How long nothing may come where something must.
 const SILENCE: Timespec = Timespec {
@@ -24,6 +25,9 @@ const ANSWER: Duration = Duration::from_secs(20);
 /// Bytes of one read.
 const READ: usize = 256 << 10;
 
+/// Subscribers that connect at once.
+const AT_ONCE: usize = 16;
+
 /// Events at once.
 const EVENTS: usize = 256;
 
@@ -31,7 +35,6 @@ const EVENTS: usize = 256;
 pub(super) struct Subscribers {
     poll: OwnedFd,
     all: Vec<CountedStream>,
-    events: Vec<epoll::Event>,
     room: Vec<u8>,
 }
 
@@ -39,6 +42,8 @@ struct CountedStream {
     stream: TcpStream,
     scanner: Scanner,
     messages: u64,
+    /// All that came, beside messages too.
+    bytes: u64,
 }
 
 /// A connection that publishes.
@@ -61,24 +66,22 @@ impl Subscribers {
     ///
     /// # Errors
     /// When a connection fails.
-    pub(super) fn begin(running: &RunningBroker, channel: &str, count: usize) -> Result<Self> {
+    pub(super) fn begin(at: BrokerAddress, channel: &str, count: usize) -> Result<Self> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut all = Vec::new();
-        for index in 0..count {
-            let stream =
-                subscribe(running, channel).with_context(|| format!("subscriber {index}"))?;
-            let data = epoll::EventData::new_u64(index as u64);
+        for stream in subscribe_all(at, channel, count)? {
+            let data = epoll::EventData::new_u64(all.len() as u64);
             epoll::add(&poll, &stream, data, epoll::EventFlags::IN)?;
             all.push(CountedStream {
                 stream,
-                scanner: Scanner::new(running.system),
+                scanner: Scanner::new(at.system),
                 messages: 0,
+                bytes: 0,
             });
         }
         Ok(Self {
             poll,
             all,
-            events: Vec::with_capacity(EVENTS),
             room: vec![0; READ],
         })
     }
@@ -121,6 +124,11 @@ impl Subscribers {
         messages.min().unwrap_or(0)
     }
 
+    /// Bytes that came for all of them, behind the heads of answers.
+    pub(super) fn bytes(&self) -> u64 {
+        self.all.iter().map(|counted| counted.bytes).sum()
+    }
+
     /// Subscribers.
     pub(super) fn count(&self) -> usize {
         self.all.len()
@@ -128,21 +136,19 @@ impl Subscribers {
 
     /// Reads once from each that has something; false if none has in this time.
     fn take(&mut self, wait: Option<&Timespec>) -> Result<bool> {
-        self.events.clear();
-        let spare = rustix::buffer::spare_capacity(&mut self.events);
-        if epoll::wait(&self.poll, spare, wait)? == 0 {
-            return Ok(false);
-        }
-        for event in &self.events {
+        let mut room = [const { MaybeUninit::uninit() }; EVENTS];
+        let (events, _) = epoll::wait(&self.poll, room.as_mut_slice(), wait)?;
+        for event in events.iter() {
             let counted = &mut self.all[event.data.u64() as usize];
             // What is left is told again: one read a turn is fair to the others.
             let room = self.room.as_mut_slice();
             let (_, read) = recv(&counted.stream, room, RecvFlags::DONTWAIT)?;
             ensure!(read > 0, "a subscription ended");
+            counted.bytes += read as u64;
             counted.messages += counted.scanner.count(&self.room[..read]);
             ensure!(!counted.scanner.has_lost(), "a message was lost");
         }
-        Ok(true)
+        Ok(!events.is_empty())
     }
 }
 
@@ -154,14 +160,15 @@ impl Publisher {
     ///
     /// # Errors
     /// When the connection fails.
-    pub(super) fn begin(running: &RunningBroker, channel: &str, size: usize) -> Result<Self> {
-        let mut stream = TcpStream::connect(running.address)?;
+    pub(super) fn begin(at: BrokerAddress, channel: &str, size: usize) -> Result<Self> {
+        let mut stream = TcpStream::connect(at.address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER))?;
-        if running.system == PushSystem::Nats {
+        stream.set_write_timeout(Some(ANSWER))?;
+        if at.system == PushSystem::Nats {
             greet(&mut stream, "")?;
         }
-        let head = match running.system {
+        let head = match at.system {
             PushSystem::Hermes => {
                 // A queue of a subscriber has room for few large ones: their publisher waits.
                 let mode = match size > LARGE {
@@ -176,15 +183,20 @@ impl Publisher {
         };
         let mut message = head.into_bytes();
         message.resize(message.len() + size, b'x');
-        if running.system == PushSystem::Nats {
+        if at.system == PushSystem::Nats {
             message.extend(b"\r\n");
         }
         Ok(Self {
-            system: running.system,
+            system: at.system,
             stream,
             message,
             room: vec![0; 4096],
         })
+    }
+
+    /// Bytes of one message beside its content of so many.
+    pub(super) fn head(&self, size: usize) -> usize {
+        self.message.len() - size
     }
 
     /// Publishes a message.
@@ -292,20 +304,50 @@ fn capsule(size: usize, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&written);
 }
 
-fn subscribe(running: &RunningBroker, channel: &str) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect(running.address)?;
+/// The words that subscribe.
+pub(super) fn request(system: PushSystem, channel: &str) -> String {
+    match system {
+        PushSystem::Hermes => format!(
+            "GET /{channel} HTTP/1.1\r\nHost: lab\r\nAccept: application/hermes-adu\r\n\r\n"
+        ),
+        PushSystem::Nats => format!("SUB {channel} 1\r\n"),
+    }
+}
+
+/// Subscribes so many times, some at once: the broker may be far away.
+fn subscribe_all(at: BrokerAddress, channel: &str, count: usize) -> Result<Vec<TcpStream>> {
+    std::thread::scope(|scope| {
+        let subscribing: Vec<_> = (0..count.min(AT_ONCE))
+            .map(|first| {
+                scope.spawn(move || -> Result<Vec<_>> {
+                    let own = (first..count).step_by(AT_ONCE);
+                    own.map(|index| {
+                        subscribe(at, channel).with_context(|| format!("subscriber {index}"))
+                    })
+                    .collect()
+                })
+            })
+            .collect();
+        let mut streams = Vec::with_capacity(count);
+        for thread in subscribing {
+            let own = thread.join();
+            streams.extend(own.map_err(|_| anyhow!("a subscriber panicked"))??);
+        }
+        Ok(streams)
+    })
+}
+
+fn subscribe(at: BrokerAddress, channel: &str) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(at.address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER))?;
-    match running.system {
+    match at.system {
         PushSystem::Hermes => {
-            let request = format!(
-                "GET /{channel} HTTP/1.1\r\nHost: lab\r\nAccept: application/hermes-adu\r\n\r\n"
-            );
-            stream.write_all(request.as_bytes())?;
+            stream.write_all(request(at.system, channel).as_bytes())?;
             let head = read_to(&mut stream, b"\r\n\r\n")?;
             ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
         }
-        PushSystem::Nats => greet(&mut stream, &format!("SUB {channel} 1\r\n"))?,
+        PushSystem::Nats => greet(&mut stream, &request(at.system, channel))?,
     }
     Ok(stream)
 }

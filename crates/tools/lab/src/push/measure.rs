@@ -1,13 +1,13 @@
 //! One broker, once.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
 use super::client::{Publisher, Subscribers};
+use super::flow::{MessageFlow, WINDOW};
+use super::side::Side;
 use super::systems::RunningBroker;
 use crate::report::{Figure, Sheet, median, quantile};
 
@@ -29,15 +29,6 @@ const SMALL: usize = 100;
 
 /// Bytes of a large message.
 const MEGABYTE: usize = 1_000_000;
-
-/// Messages of one write where the publisher does not pause.
-const BATCH: u64 = 150;
-
-/// Messages that the slowest subscriber may be behind: NATS drops a client that is too far behind, where Hermes has its publisher wait.
-const WINDOW: u64 = 50_000;
-
-/// The same for all subscribers together: what waits for one owner is bounded at the relay, each of its subscriptions counted.
-const WINDOW_OF_ALL: u64 = 50_000;
 
 /// Pings before those that are measured.
 const WARM: usize = 20;
@@ -80,15 +71,15 @@ impl PushMeasuring<'_> {
     }
 
     fn add(&mut self, case: &str, figure: Figure, value: f64) {
-        let system = self.running.system.name();
+        let system = self.running.at.system.name();
         self.sheet.add(case, system, figure, value);
     }
 
     /// Microseconds from a message until the last subscriber has it.
     fn pings(&self, subscribers: usize, count: usize) -> Result<Vec<f64>> {
         let channel = format!("ping{subscribers}");
-        let mut subscribers = Subscribers::begin(self.running, &channel, subscribers)?;
-        let mut publisher = Publisher::begin(self.running, &channel, SMALL)?;
+        let mut subscribers = Subscribers::begin(self.running.at, &channel, subscribers)?;
+        let mut publisher = Publisher::begin(self.running.at, &channel, SMALL)?;
         let mut times = Vec::new();
         for ping in 0..WARM + count {
             let begin = Instant::now();
@@ -104,48 +95,21 @@ impl PushMeasuring<'_> {
 
     /// Messages as fast as the broker takes them, without a loss.
     fn stream(&mut self, case: &str, subscribers: usize) -> Result<()> {
-        let channel = format!("stream{subscribers}");
-        let readers = subscribers as u64;
-        let mut subscribers = Subscribers::begin(self.running, &channel, subscribers)?;
-        let mut publisher = Publisher::begin(self.running, &channel, SMALL)?;
-        let batch = publisher.batch(SMALL, BATCH);
         let used = self.running.process.processor_time_of_all();
-        let begin = Instant::now();
-        let limit = self.counts.stream;
-        let taken = Arc::new(AtomicU64::new(0));
-        let all_have = taken.clone();
-        let window = WINDOW.min(WINDOW_OF_ALL / readers);
-        let sending = thread::spawn(move || {
-            publisher.begin_batches(&channel)?;
-            let mut sent = 0;
-            while begin.elapsed() < limit {
-                if sent - all_have.load(Ordering::Relaxed) > window {
-                    thread::yield_now();
-                    continue;
-                }
-                publisher.send(&batch)?;
-                sent += batch.messages;
-            }
-            publisher.end_batches()?;
-            anyhow::Ok(sent)
-        });
-        // The publisher waits for room that only reading makes.
-        while !sending.is_finished() {
-            subscribers.take_some()?;
-            taken.store(subscribers.least(), Ordering::Relaxed);
-        }
-        let sent = sending
-            .join()
-            .map_err(|_| anyhow!("the publisher panicked"))??;
-        subscribers.wait_for(sent)?;
-        let took = begin.elapsed().as_secs_f64();
-        let deliveries = (sent * readers) as f64;
-        self.add(case, Figure::more("deliveries", "/s"), deliveries / took);
-        let used = self
-            .running
-            .process
-            .processor_time_of_all()
-            .saturating_sub(used);
+        let flow = MessageFlow {
+            at: [self.running.at; 2],
+            sides: [Side::HERE; 2],
+            channel: &format!("stream{subscribers}"),
+            subscribers,
+            size: SMALL,
+            window: WINDOW,
+            limit: self.counts.stream,
+        };
+        let rate = flow.run()?;
+        let used = self.running.process.processor_time_of_all() - used;
+        let deliveries = rate.deliveries as f64;
+        let a_second = deliveries / rate.took.as_secs_f64();
+        self.add(case, Figure::more("deliveries", "/s"), a_second);
         let each = used.as_secs_f64() * 1e6 / deliveries;
         self.add(case, Figure::less("processor", "us a delivery"), each);
         Ok(())
@@ -153,8 +117,8 @@ impl PushMeasuring<'_> {
 
     fn large(&mut self) -> Result<()> {
         let channel = "large";
-        let mut subscribers = Subscribers::begin(self.running, channel, 1)?;
-        let mut publisher = Publisher::begin(self.running, channel, MEGABYTE)?;
+        let mut subscribers = Subscribers::begin(self.running.at, channel, 1)?;
+        let mut publisher = Publisher::begin(self.running.at, channel, MEGABYTE)?;
         let count = self.counts.large;
         let begin = Instant::now();
         let sending = thread::spawn(move || {
@@ -178,7 +142,7 @@ impl PushMeasuring<'_> {
         let mut all = Vec::new();
         for count in self.counts.idle {
             all.push(Subscribers::begin(
-                self.running,
+                self.running.at,
                 "idle",
                 count - waiting(&all),
             )?);

@@ -19,6 +19,19 @@ fn the_relay_and_nats_are_measured_and_no_message_of_either_is_lost() {
             );
         }
     }
-    let picture = measured.picture("push.svg");
-    assert!(picture.contains("nats"), "{picture}");
+    for system in ["direct", "indirect", "hermes", "nats", "paper"] {
+        let case = "ping of 100 B, one machine (Table 1)";
+        assert!(
+            measured.value(case, system, "RTT, p50") > 0.0,
+            "{case} of {system}"
+        );
+    }
+    // The link to 20 receivers carries a copy for each, or one for a node that subscribes for all.
+    let link = |case| measured.value(case, "hermes", "link, of one copy");
+    assert!(link("50 KB to 20 receivers of one site (Fig. 8a)") > 20.0);
+    assert!(link("50 KB to 20 behind an aggregating node (Fig. 8a)") < 1.5);
+    for picture in ["push.svg", "push-paper.svg"] {
+        let picture = measured.picture(picture);
+        assert!(picture.contains("nats"), "{picture}");
+    }
 }
