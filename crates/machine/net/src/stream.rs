@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -247,6 +247,20 @@ impl Stream {
     #[must_use]
     pub fn is_multipath(&self) -> bool {
         matches!(&self.transport, Transport::Tcp(tcp) if crate::os::is_multipath(tcp))
+    }
+
+    /// Chooses the congestion control of a connection of TCP by its name in the kernel. Where the machine has none of this name, the
+    /// connection keeps its own, and the log says so once.
+    pub fn control_congestion(&self, name: &str) {
+        static SAID: Once = Once::new();
+        let Transport::Tcp(tcp) = &self.transport else {
+            return;
+        };
+        if let Err(error) = crate::os::set_congestion(tcp, name) {
+            SAID.call_once(|| {
+                tracing::warn!(%error, "`congestion: {name}` has no effect on TCP: the system does not have it, or does not allow it (`modprobe tcp_{name}`, `sysctl net.ipv4.tcp_allowed_congestion_control`)");
+            });
+        }
     }
 
     /// Puts `bytes` in front of the next read: those that a protocol detector or parser has read

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::model::{CongestionControl, EndpointAddress, HttpVersion};
-use hermes_net::os::set_congestion;
 use hermes_net::quic;
 use hermes_net::{ConnectError, LocalEnd, Stream, connect, tls};
 use hermes_proto::proxy_protocol::{self, Header};
@@ -358,11 +357,10 @@ impl Attempt<'_> {
 
 /// Sets the congestion control of a TCP connection as the upstream is configured.
 fn control(stream: &Stream, upstream: &Upstream) {
-    let wanted = upstream.links.congestion == Some(CongestionControl::Cubic);
-    if let (true, hermes_net::Transport::Tcp(tcp)) = (wanted, stream.transport())
-        && let Err(error) = set_congestion(tcp, "cubic")
+    if let Some(wanted @ (CongestionControl::Cubic | CongestionControl::Bbr)) =
+        upstream.links.congestion
     {
-        tracing::debug!(%error, "this machine has no cubic: the connection keeps its congestion control");
+        stream.control_congestion(wanted.name());
     }
 }
 

@@ -116,6 +116,7 @@ fn kept(quic: quic::ClientConfig, policy: &LinkPolicy) -> quic::ClientConfig {
     };
     match policy.congestion {
         Some(CongestionControl::Off) => quic.controlled(Congestion::Off),
+        Some(CongestionControl::Bbr) => quic.controlled(Congestion::Bbr),
         Some(CongestionControl::Cubic) | None => quic,
     }
 }

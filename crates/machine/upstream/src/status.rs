@@ -13,6 +13,9 @@ pub struct UpstreamStatus {
     pub http: Vec<u8>,
     /// Whether its endpoints speak TLS.
     pub tls: bool,
+    /// The congestion control of its connections; absent where that is the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<&'static str>,
     /// The upstream through which it is reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,

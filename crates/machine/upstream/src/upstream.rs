@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermes_config::model::{
-    self, Chain, EndpointAddress, FieldCase, HttpVersion, ProxyProtocolVersion,
+    self, Chain, CongestionControl, EndpointAddress, FieldCase, HttpVersion, ProxyProtocolVersion,
 };
 use hermes_config::{Problem, child};
 use hermes_http::h1::client::Receiver;
@@ -302,6 +302,7 @@ impl Upstream {
                 .map(HttpVersion::number)
                 .collect(),
             tls: self.security.is_some(),
+            congestion: self.congestion(),
             via: self.via().map(str::to_owned),
             attached: self.attached().map(ToString::to_string),
             endpoints: self
@@ -313,6 +314,16 @@ impl Upstream {
             waiting: self.limits.waiting(),
             refused: self.limits.refused(),
         }
+    }
+
+    /// The name of the congestion control, unless it is the system's: QUIC has one of ours where none is configured.
+    fn congestion(&self) -> Option<&'static str> {
+        let speaks_h3 = self.versions.contains(&HttpVersion::H3);
+        let default = speaks_h3.then_some(CongestionControl::Cubic);
+        self.links
+            .congestion
+            .or(default)
+            .map(CongestionControl::name)
     }
 
     fn endpoint_status(&self, endpoint: &Endpoint, now: Instant) -> EndpointStatus {

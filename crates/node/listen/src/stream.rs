@@ -55,6 +55,9 @@ pub(super) async fn serve_captured(
             continue;
         }
 
+        if let Some(congestion) = rules.config.congestion {
+            stream.control_congestion(congestion.name());
+        }
         let stream = match &capture {
             None => stream,
             Some(captured) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hermes_admit::devices::Devices;
 use hermes_admit::snapshot::Snapshot;
-use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener};
+use hermes_config::model::{Document, HttpVersion, ListenAddress, Listener, ListenerCongestion};
 use hermes_config::{Problem, child};
 use hermes_net::host_capture;
 use hermes_net::tun::PassedDevices;
@@ -52,6 +52,9 @@ pub struct ListenerView {
     pub tls: bool,
     /// The HTTP versions that it speaks.
     pub http: Vec<u8>,
+    /// The congestion control of its clients' connections; absent where that is the system's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<&'static str>,
     /// Whether it is for other nodes or for clients of an origin, rather than for programs that use a proxy.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub for_nodes: bool,
@@ -462,16 +465,20 @@ impl ListenerTable {
             let open = all
                 .into_iter()
                 .find_map(|serves| self.open.get(&(name.as_str().into(), serves)))?;
+            let spoken = versions(document, listener);
+            let has_quic = spoken.contains(&HttpVersion::H3);
+            let by_default = has_quic.then_some(ListenerCongestion::Cubic);
             Some(ListenerView {
                 name: name.clone(),
                 kind: listener.kind.key(),
                 address: open.bound.to_string(),
                 split: self.split(name, listener),
                 tls: listener.tls().is_some(),
-                http: versions(document, listener)
-                    .into_iter()
-                    .map(HttpVersion::number)
-                    .collect(),
+                http: spoken.iter().copied().map(HttpVersion::number).collect(),
+                congestion: listener
+                    .congestion
+                    .or(by_default)
+                    .map(ListenerCongestion::name),
                 for_nodes: listener.is_for_nodes(),
             })
         };

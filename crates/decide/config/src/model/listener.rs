@@ -26,6 +26,10 @@ pub struct Listener {
     /// `socks` at an IP address. Default: false.
     #[serde(default)]
     pub multipath: bool,
+    /// How connections of clients bound what is on its way to them. For `http`, `tcp` and `socks`. Default: `cubic` over QUIC, and the
+    /// system's over TCP.
+    #[serde(default)]
+    pub congestion: Option<ListenerCongestion>,
     /// The user of unauthenticated exchanges. Default: the node's `identity`.
     #[serde(default)]
     pub user: Option<String>,
@@ -47,6 +51,26 @@ pub struct Listener {
     /// Bounds on the costs that strangers can cause here.
     #[serde(default)]
     pub limits: Limits,
+}
+
+/// How connections of clients bound their bytes in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ListenerCongestion {
+    /// CUBIC (RFC 9438).
+    Cubic,
+    /// BBR: by the path's rate and round trip, whatever the path loses on its own. Over TCP that of the system, where it has one.
+    Bbr,
+}
+
+impl ListenerCongestion {
+    /// Its name, which is also that in the kernel.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
 }
 
 /// TLS of a listener, as it is written.

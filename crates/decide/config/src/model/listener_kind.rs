@@ -273,6 +273,7 @@ impl From<ListenerKind> for Listener {
             kind,
             public: false,
             multipath: false,
+            congestion: None,
             user: None,
             trace: Continue::default(),
             forged: Forged::default(),

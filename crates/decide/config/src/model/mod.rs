@@ -70,7 +70,8 @@ pub use health::{CheckKind, Eject, Health};
 pub use host_capture::{CaptureCongestion, CaptureFailure, CaptureMode, HostCapture};
 pub use keeping::{Keepalive, UpstreamLimits};
 pub use listener::{
-    Auth, AuthMethods, AuthMode, Basic, Bearer, Forged, Limits, Listener, ServerTls, UserLimits,
+    Auth, AuthMethods, AuthMode, Basic, Bearer, Forged, Limits, Listener, ListenerCongestion,
+    ServerTls, UserLimits,
 };
 pub use listener_kind::{
     AttachListener, CaptureListener, HttpListener, ListenerKind, ProxyHeaders, Purpose, Requests,

@@ -189,6 +189,19 @@ pub enum CongestionControl {
     Off,
     /// CUBIC (RFC 9438).
     Cubic,
+    /// BBR: by the path's rate and round trip, whatever the path loses on its own. Over TCP that of the system, where it has one.
+    Bbr,
+}
+
+impl CongestionControl {
+    /// Its name, which is also that in the kernel.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
 }
 
 /// How names of fields are spelled over HTTP/1.1.

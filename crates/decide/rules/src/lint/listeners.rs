@@ -16,6 +16,7 @@ pub(super) const CHECKS: &[Check] = &[
     udp_on_unix,
     split,
     multipath,
+    congestion,
     empty_auth,
     optional_auth,
     open,
@@ -78,6 +79,22 @@ fn multipath(document: &Document, report: &mut Report) {
             report.add(
                 format!("{path}.multipath"),
                 "no client connects here by TCP",
+                "remove it, or give an IP address to `http`, `tcp` or `socks`",
+            );
+        }
+    });
+}
+
+/// Only connections have one: a Unix socket loses nothing, and datagrams of clients are sent as they come.
+fn congestion(document: &Document, report: &mut Report) {
+    each_listener(document, |path, listener| {
+        let is_http = matches!(listener.kind, ListenerKind::Http(_));
+        let has_address = matches!(listener.kind.address(), Some(ListenAddress::Ip(_)));
+        let has_quic = is_http && has_address;
+        if listener.congestion.is_some() && !has_quic && !takes_connections(document, listener) {
+            report.add(
+                format!("{path}.congestion"),
+                "no client connects here by TCP or QUIC",
                 "remove it, or give an IP address to `http`, `tcp` or `socks`",
             );
         }

@@ -41,6 +41,23 @@ fn several_paths_where_no_client_connects() {
 }
 
 #[test]
+fn congestion_control_where_no_client_connects() {
+    for listener in [
+        json!({ "udp": "127.0.0.1:1", "target": "a:1", "congestion": "bbr" }),
+        json!({ "http": "unix:/tmp/a", "congestion": "cubic" }),
+    ] {
+        finds_in(
+            listener,
+            &[
+                "listeners.more.congestion: no client connects here by TCP or QUIC; remove it, or give an IP address to `http`, `tcp` or `socks`",
+            ],
+        );
+    }
+    finds_in(json!({ "socks": "127.0.0.1:1", "congestion": "bbr" }), &[]);
+    finds_in(json!({ "http": "127.0.0.1:1", "congestion": "bbr" }), &[]);
+}
+
+#[test]
 fn udp_on_a_unix_socket() {
     finds_in(
         json!({ "udp": "unix:/tmp/a", "target": "a:1" }),

@@ -110,6 +110,10 @@ fn no_congestion_control_over_tcp() {
     );
     finds_in(json!({ "congestion": "off", "http": 3, "tls": true }), &[]);
     finds_in(json!({ "congestion": "cubic", "http": 2 }), &[]);
+    finds_in(
+        json!({ "congestion": "bbr", "http": [3, 2], "tls": true }),
+        &[],
+    );
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub struct ServerOptions {
     pub early_data: bool,
     /// Streams of both directions that a client may have open at once.
     pub streams: u32,
+    /// The congestion control of what is sent to clients.
+    pub congestion: Congestion,
     /// Clients must prove their address first (Retry) while this many handshakes of this socket are unfinished.
     pub retry_above: usize,
     /// The keys that all sockets of the port share.
@@ -57,6 +59,7 @@ impl ServerOptions {
             tls,
             early_data: false,
             streams: BI_STREAMS,
+            congestion: Congestion::default(),
             retry_above: super::RETRY_ABOVE,
             keys,
             record: Record::default(),
@@ -80,7 +83,7 @@ impl ServerOptions {
                 self.streams,
                 KEEP_ALIVE,
                 Sizes::OWN,
-                Congestion::default(),
+                self.congestion,
             ))
             .migration(true)
             .max_incoming(WAITING)

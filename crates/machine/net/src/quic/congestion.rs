@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 
+use super::bbr::Bbr;
+
 /// Bytes on their way at once where nothing controls them, on one connection: 1 Gbit/s at 64 ms. A path that carries less loses the rest.
 #[doc(alias = "bound")]
 const UNCONTROLLED: u64 = 8 << 20;
@@ -19,6 +21,8 @@ pub enum Congestion {
     /// A fixed number of bytes, regardless of losses: the content has a control of its own, and the
     /// path is dedicated.
     Off,
+    /// By the path's rate and round trip, whatever the path loses on its own (draft-ietf-ccwg-bbr, with differences).
+    Bbr,
 }
 
 impl Congestion {
@@ -27,6 +31,7 @@ impl Congestion {
         match self {
             Self::Cubic => Arc::new(CubicConfig::default()).build(now, mtu),
             Self::Off => Box::new(FixedWindow),
+            Self::Bbr => Box::new(Bbr::new(now, mtu)),
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! This module knows no HTTP. quinn's types are not used outside of this folder.
 
+mod bbr;
 mod cid;
 mod coalescing_socket;
 mod config;
@@ -30,6 +31,8 @@ mod refusals;
 mod room;
 mod send;
 mod shared;
+#[cfg(test)]
+mod simulation;
 pub mod steering;
 mod transport;
 

@@ -204,13 +204,11 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use bytes::Bytes;
-    use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-    use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
-    use rustls::RootCertStore;
     use tokio::time::{Instant, sleep, timeout};
 
     use super::*;
-    use crate::quic::{Carrier, Socket};
+    use crate::quic::Carrier;
+    use crate::quic::simulation;
 
     /// Of the clock that only waiting moves.
     const PATIENCE: Duration = Duration::from_secs(600);
@@ -228,72 +226,13 @@ mod tests {
         }
     }
 
-    /// Both ends of a connection without sockets, with their endpoints.
-    async fn pair(overflows: &Arc<AtomicBool>) -> [(Connection, Endpoint); 2] {
-        let own = rcgen::generate_simple_self_signed(["server".to_owned()]).unwrap();
-        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
-        let mut roots = RootCertStore::empty();
-        roots.add(own.cert.der().clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let versions = &[&rustls::version::TLS13];
-        let server = rustls::ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(versions);
-        let server = server.unwrap().with_no_client_auth();
-        let server = server
-            .with_single_cert(vec![own.cert.der().clone()], key.into())
-            .unwrap();
-        let client =
-            rustls::ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
-        let client = client
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let mut server =
-            ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(server).unwrap()));
-        server.transport_config(transport(
-            None,
-            BI_STREAMS,
-            KEEP_ALIVE,
-            Sizes::OWN,
-            Congestion::default(),
-        ));
-        let mut client = ClientConfig::new(Arc::new(QuicClientConfig::try_from(client).unwrap()));
-        client.transport_config(transport(
-            None,
-            BI_STREAMS,
-            KEEP_ALIVE,
-            Sizes::OWN,
-            Congestion::default(),
-        ));
-        let ((near, client_socket), (far, server_socket)) = (Carrier::new(), Carrier::new());
-        let (near, far) = (Arc::new(near), Arc::new(far));
-        tokio::spawn(carry(near.clone(), far.clone(), overflows.clone()));
-        tokio::spawn(carry(far, near, overflows.clone()));
-        let endpoint = |server, socket: Socket| {
-            let config = EndpointConfig::default();
-            Endpoint::new_with_abstract_socket(
-                config,
-                server,
-                Arc::new(socket),
-                Arc::new(TokioRuntime),
-            )
-            .unwrap()
-        };
-        let ends = [
-            endpoint(None, client_socket),
-            endpoint(Some(server), server_socket),
-        ];
-        let connecting = ends[0].connect_with(client, Socket::FAR, "server").unwrap();
-        let accepting = async { ends[1].accept().await.unwrap().await };
-        let (near, far) = tokio::join!(connecting, accepting);
-        let [client, server] = ends;
-        [(near.unwrap(), client), (far.unwrap(), server)]
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_queue_that_overflows_makes_a_path_narrow_for_a_moment_only() {
         let overflows = Arc::new(AtomicBool::new(false));
-        let [(near, _client), _server] = pair(&overflows).await;
+        let [(near, _client), _server] = simulation::pair(Congestion::default(), |from, to| {
+            tokio::spawn(carry(from, to, overflows.clone()));
+        })
+        .await;
         let carries = |bytes| near.max_datagram_size().is_some_and(|size| size >= bytes);
         let step = async |count, bytes| {
             for _ in 0..count {

@@ -7,12 +7,13 @@ use std::time::Duration;
 use hermes_acme::Certificates;
 use hermes_config::model::{
     AcmeChallenge, Auth, AuthMode, DataSource, Datagrams, Document, FieldCase, HttpVersion,
-    Listener, ListenerKind, OneOrMany, Oversize, ServerTls, Upstream,
+    Listener, ListenerCongestion, ListenerKind, OneOrMany, Oversize, ServerTls, Upstream,
 };
 use hermes_config::{Problem, child};
 use hermes_http::MinRate;
 use hermes_http::server::Options;
 use hermes_identity::Authenticator;
+use hermes_net::quic::Congestion;
 use hermes_net::tls::{self, Clients, TlsFileError, TlsServerOptions, TlsSource, TrustDomain};
 use hermes_net::{PeerAddress, StreamInfo, quic, read_at_most};
 use hermes_observe::{ListenerTelemetry, Telemetry};
@@ -594,6 +595,10 @@ fn quic_options(
     Some(quic::ServerOptions {
         early_data: files.early_data,
         streams,
+        congestion: match config.congestion {
+            Some(ListenerCongestion::Bbr) => Congestion::Bbr,
+            Some(ListenerCongestion::Cubic) | None => Congestion::Cubic,
+        },
         record: record.clone(),
         ..usual
     })

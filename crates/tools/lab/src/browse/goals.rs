@@ -9,7 +9,7 @@ pub(super) const HEAD: PageHead = PageHead {
     words: "Chromium without a window loads a page of 34 files (1.9 MB, or a tenth of that with more than one browser), each time with a new profile, over a link of 1 Mbit/s \
             that takes 200 ms there and back, loses 10 % of the packets in each direction and has half a second of queue. Every client has such a link of its own; \
             behind it are two hops on cables and nginx. `direct`: HTTP/1.1 over up to six connections; `direct-http2`: HTTP/2 over TLS; both with CUBIC, as Linux has it and the thesis. \
-            `direct-bbr`: HTTP/1.1 from a server whose machine uses BBR. `hermes-defaults`: a node at the client, which is Chromium's proxy, and one behind the link, over HTTP/3. `hermes-one`: the \
+            `direct-bbr`: HTTP/1.1 from a server whose machine uses BBR. `hermes-defaults`: a node at the client, which is Chromium's proxy, and one behind the link, over HTTP/3; `hermes-bbr`: these with `congestion: bbr` at both. `hermes-one`: the \
             same over HTTP/2 between machines that use BBR, here by `ip route change .. congctl bbr`; `hermes-two`: with a further \
             node behind it. `-cache`: with a cache at the client, from where the page was loaded once before. Small files have connected the nodes before. *First byte*: of the document, since \
             the browser set out for it; a page that was not whole in two minutes (three of a whole page, or of 16 browsers behind one link) counts as this long.",

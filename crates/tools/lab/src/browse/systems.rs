@@ -17,6 +17,8 @@ pub enum BrowseSystem {
     DirectBbr,
     /// A node at the client and one behind the link, with their defaults over HTTP/3.
     HermesDefaults,
+    /// The same with BBR over HTTP/3, towards the server and back.
+    HermesBbr,
     /// The same over HTTP/2, between machines that use BBR.
     HermesOne,
     /// The same with a further node before the server.
@@ -39,11 +41,12 @@ const PORT: u16 = 8443;
 
 impl BrowseSystem {
     /// All systems, in the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Direct,
         Self::DirectHttp2,
         Self::DirectBbr,
         Self::HermesDefaults,
+        Self::HermesBbr,
         Self::HermesOne,
         Self::HermesTwo,
         Self::HermesOneCache,
@@ -57,6 +60,7 @@ impl BrowseSystem {
             Self::DirectHttp2 => "direct-http2",
             Self::DirectBbr => "direct-bbr",
             Self::HermesDefaults => "hermes-defaults",
+            Self::HermesBbr => "hermes-bbr",
             Self::HermesOne => "hermes-one",
             Self::HermesTwo => "hermes-two",
             Self::HermesOneCache => "hermes-one-cache",
@@ -68,7 +72,7 @@ impl BrowseSystem {
     pub(super) fn hops(self) -> u8 {
         match self {
             Self::Direct | Self::DirectHttp2 | Self::DirectBbr => 0,
-            Self::HermesDefaults | Self::HermesOne | Self::HermesOneCache => 1,
+            Self::HermesDefaults | Self::HermesBbr | Self::HermesOne | Self::HermesOneCache => 1,
             Self::HermesTwo | Self::HermesTwoCache => 2,
         }
     }
@@ -84,7 +88,7 @@ impl BrowseSystem {
             false => "",
         };
         let to = format!("{}:{PORT}", hop_address(client));
-        let hop = upstream(&to, folder, self.link_version());
+        let hop = upstream(&to, folder, self.link());
         node(
             &format!("client{client}"),
             &format!(
@@ -97,10 +101,10 @@ impl BrowseSystem {
 
     /// The configuration of the node behind the link.
     pub(super) fn at_first_hop(self, folder: &Path) -> String {
-        let listener = listener("0.0.0.0", folder);
+        let listener = listener("0.0.0.0", folder, self.link());
         let rest = match self.hops() {
             2 => {
-                let next = upstream(&format!("{SECOND_HOP}:{PORT}"), folder, 3);
+                let next = upstream(&format!("{SECOND_HOP}:{PORT}"), folder, BetweenHops::Http3);
                 format!("routes: [ {{ to: next }} ]\nupstreams: {{ next: {next} }}\n")
             }
             _ => ends(),
@@ -110,22 +114,23 @@ impl BrowseSystem {
 
     /// The configuration of the node before the server.
     pub(super) fn at_second_hop(self, folder: &Path) -> String {
-        let listener = listener(SECOND_HOP, folder);
+        let listener = listener(SECOND_HOP, folder, BetweenHops::Http3);
         node("second", &format!("{listener}{}", ends()))
     }
 
-    /// The HTTP version of the link.
-    fn link_version(self) -> u8 {
+    /// The connection over the link.
+    fn link(self) -> BetweenHops {
         match self {
-            Self::HermesDefaults => 3,
-            _ => 2,
+            Self::HermesDefaults => BetweenHops::Http3,
+            Self::HermesBbr => BetweenHops::Http3Bbr,
+            _ => BetweenHops::Http2,
         }
     }
 
     /// The congestion control of TCP of a machine: that of Linux, but where a system has chosen another one for the link.
     pub(super) fn congestion(self, at: BrowseMachine) -> &'static str {
         let is_chosen = match self {
-            Self::Direct | Self::DirectHttp2 | Self::HermesDefaults => false,
+            Self::Direct | Self::DirectHttp2 | Self::HermesDefaults | Self::HermesBbr => false,
             Self::DirectBbr => at == BrowseMachine::Server,
             _ => at == BrowseMachine::BesideLink,
         };
@@ -147,18 +152,47 @@ impl fmt::Display for BrowseSystem {
     }
 }
 
-fn upstream(to: &str, folder: &Path, version: u8) -> String {
+/// A connection between two nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BetweenHops {
+    Http2,
+    Http3,
+    /// With BBR in both directions.
+    Http3Bbr,
+}
+
+impl BetweenHops {
+    fn version(self) -> u8 {
+        match self {
+            Self::Http2 => 2,
+            Self::Http3 | Self::Http3Bbr => 3,
+        }
+    }
+
+    /// The key of both ends.
+    fn congestion(self) -> &'static str {
+        match self {
+            Self::Http2 | Self::Http3 => "",
+            Self::Http3Bbr => "congestion: bbr, ",
+        }
+    }
+}
+
+fn upstream(to: &str, folder: &Path, link: BetweenHops) -> String {
     let ca = Pki::open(folder).ca();
+    let version = link.version();
+    let congestion = link.congestion();
     format!(
-        "{{ endpoints: [\"{to}\"], http: {version}, tls: {{ ca_file: {}, server_name: {PROXY} }} }}",
+        "{{ endpoints: [\"{to}\"], http: {version}, {congestion}tls: {{ ca_file: {}, server_name: {PROXY} }} }}",
         ca.display()
     )
 }
 
-fn listener(address: &str, folder: &Path) -> String {
+fn listener(address: &str, folder: &Path, link: BetweenHops) -> String {
     let pki = Pki::open(folder);
+    let congestion = link.congestion();
     format!(
-        "listeners: {{ web: {{ http: \"{address}:{PORT}\", public: true, tls: {{ cert_file: {}, key_file: {} }} }} }}\n",
+        "listeners: {{ web: {{ http: \"{address}:{PORT}\", public: true, {congestion}tls: {{ cert_file: {}, key_file: {} }} }} }}\n",
         pki.cert(PROXY).display(),
         pki.key(PROXY).display()
     )

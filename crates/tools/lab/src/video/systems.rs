@@ -22,7 +22,9 @@ pub enum VideoSystem {
     Parity,
     /// The same that chooses by itself.
     Auto,
-    /// The same with a stream of QUIC for each group of datagrams.
+    /// The same with BBR instead of no congestion control.
+    AutoBbr,
+    /// The same as `auto`, with a stream of QUIC for each group of datagrams.
     Groups,
     /// The topology of the paper, over HTTP/2: authorised names, two distributors that decide, and a way back by `attach`.
     Paper,
@@ -91,13 +93,14 @@ const WITHIN: u32 = 300;
 
 impl VideoSystem {
     /// All systems, in the order of the table.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Direct,
         Self::Http2,
         Self::Http3,
         Self::Retransmit,
         Self::Parity,
         Self::Auto,
+        Self::AutoBbr,
         Self::Groups,
         Self::Paper,
         Self::Srt,
@@ -112,6 +115,7 @@ impl VideoSystem {
             Self::Retransmit => "retransmit",
             Self::Parity => "parity",
             Self::Auto => "auto",
+            Self::AutoBbr => "auto-bbr",
             Self::Groups => "groups",
             Self::Paper => "paper",
             Self::Srt => "srt",
@@ -158,11 +162,15 @@ impl VideoSystem {
             Self::Http3 => (3, "plain"),
             Self::Retransmit => (3, "retransmit"),
             Self::Parity => (3, "parity"),
-            Self::Auto => (3, "auto"),
+            Self::Auto | Self::AutoBbr => (3, "auto"),
             Self::Groups => (3, "groups"),
         };
         // CUBIC takes the link's losses for congestion, and would send less than the film has.
-        let congestion = if http == 3 { "congestion: off, " } else { "" };
+        let congestion = match self {
+            Self::AutoBbr => "congestion: bbr, ",
+            _ if http == 3 => "congestion: off, ",
+            _ => "",
+        };
         let pki = Pki::open(folder);
         let server = format!(
             "listeners: {{ rtp: {{ udp: \"127.0.0.1:{ENTRY}\", target: \"127.0.0.1:{EXIT}\", datagrams: {{ hold_bytes: 1MiB }} }} }}\n\

@@ -3,6 +3,7 @@
 mod capsules;
 mod changes;
 mod choice;
+mod congestion;
 mod early;
 mod matrix;
 pub mod overlay;

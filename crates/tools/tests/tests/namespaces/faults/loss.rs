@@ -114,3 +114,9 @@ fn where_nothing_controls_congestion_losses_slow_nothing_down() {
     assert!(free > 0.8, "{free}");
     assert!(controlled < 0.6, "{controlled}");
 }
+
+#[test]
+fn bbr_sends_on_where_losses_are_the_links_own() {
+    let share = share_that_comes("3, congestion: bbr");
+    assert!(share > 0.8, "{share}");
+}
