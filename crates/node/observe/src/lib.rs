@@ -81,7 +81,7 @@ pub use plug_gauges::{GaugeFamily, LabelledGauge};
 pub use policies::PolicyTally;
 pub use post::Destination;
 pub use reason::{CLIENT_CLOSED, POLICY_CHANGED, class_of, is_end_elsewhere};
-pub use recovery::{RecoverySource, RecoveryView};
+pub use recovery::{FrameRecoveryView, GroupRecoveryView, RecoverySource, RecoveryView};
 pub use renewals::RenewalView;
 pub use span::Span;
 pub use telemetry::{Telemetry, VIEW_LIMIT};

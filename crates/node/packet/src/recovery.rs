@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_net::memory::Charge;
-use hermes_observe::{RecoverySource, RecoveryView};
+use hermes_observe::{FrameRecoveryView, RecoverySource, RecoveryView};
 use hermes_recovery::{RecoveryEnd, RecoverySettings};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -111,7 +111,7 @@ impl RecoverySource for Recovery {
         let end = self.end.lock();
         let tally = end.tally();
         let round_trip = end.round_trip();
-        RecoveryView {
+        RecoveryView::Frames(FrameRecoveryView {
             sent_again: tally.sent_again,
             sent_parity: tally.sent_parity,
             came_again: tally.came_again,
@@ -119,7 +119,7 @@ impl RecoverySource for Recovery {
             lost: tally.lost,
             loss_per_mille: (end.loss() * 1000.0).round() as u64,
             round_trip_us: round_trip.and_then(|time| u64::try_from(time.as_micros()).ok()),
-        }
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use hermes_proto::h3::{Fault, datagram};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::group_counts::GroupCounts;
 use super::group_sender::GroupSender;
 use super::queue::{Lost, Queue, Total};
 use super::stream_state::StreamState;
@@ -199,12 +200,27 @@ impl DatagramSender {
             };
         }
 
-        if let Some(groups) = self.0.groups()
+        let groups = self.0.groups();
+        if let Some(groups) = groups
             && let Ok(sent) = groups.send(&self.0, prefix, payloads.by_ref())
         {
             return sent;
         }
 
+        let sent = self.send_alone(prefix, payloads);
+        if let Some(groups) = groups {
+            groups.counts.alone(sent.sent);
+            groups.counts.dropped(sent.dropped);
+        }
+        sent
+    }
+
+    /// Sends payloads as QUIC datagrams.
+    fn send_alone<'a>(
+        &self,
+        prefix: &[u8],
+        payloads: impl Iterator<Item = &'a [u8]>,
+    ) -> SentDatagrams {
         // One allocation for many datagrams: each is split off and frozen.
         let mut room = BytesMut::new();
         let before = prefix.len() + datagram::prefix_size(self.0.id());
@@ -226,9 +242,13 @@ impl DatagramSender {
     }
 
     /// Sends them in groups from now on, where the peer takes these: in streams, so that QUIC sends lost ones again. A group that has not
-    /// arrived `within` this time is given up. `charge` is for [`GROUP_MEMORY`] bytes.
-    pub fn group(&self, within: Duration, charge: Charge) {
-        self.0.group(GroupSender::new(within, charge));
+    /// arrived `within` this time is given up. `charge` is for [`GROUP_MEMORY`] bytes. Returns the counts of its groups.
+    pub fn group(&self, within: Duration, charge: Charge) -> GroupCounts {
+        let came = self.0.datagrams().map(|queue| queue.grouped.clone());
+        let counts = GroupCounts::beside(came.unwrap_or_default());
+        self.0
+            .group(GroupSender::new(within, counts.clone(), charge));
+        counts
     }
 
     /// Sends payloads that came as datagrams of another stream.
@@ -242,9 +262,14 @@ impl DatagramSender {
         self.0.shared().connection.datagram_room_for(bytes).await
     }
 
-    /// Whether the connection is silent at the moment: datagrams sent now may be lost, unless they leave in groups.
+    /// The ends of its tunnel send lost datagrams again: none waits for a silent connection from now on.
+    pub fn note_recovered(&self) {
+        self.0.note_recovered();
+    }
+
+    /// Whether the connection is silent at the moment: datagrams sent now may be lost, unless they leave in groups or are sent again.
     pub fn is_silent(&self) -> bool {
-        self.0.groups().is_none() && self.0.shared().holds_back()
+        self.0.loses_for_good() && self.0.shared().holds_back()
     }
 
     /// Waits while [`Self::is_silent`], at the longest until the connection has ended. Dropping the future loses nothing.

@@ -60,6 +60,9 @@ async fn read(shared: &Shared, source: &mut Source) -> Result<(), Fault> {
             datagrams.push(datagram);
         }
         count += datagrams.len();
+        queue
+            .grouped
+            .fetch_add(datagrams.len() as u64, Ordering::Relaxed);
         queue.extend(datagrams.into_iter());
         partial.set(decoder.held());
 

@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, unbounded_chan
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use super::group_counts::GroupCounts;
 use super::instruction_streams::write_all;
 use super::shared::Shared;
 use super::stream_state::StreamState;
@@ -41,6 +42,7 @@ pub(crate) struct GroupSender {
     open: Mutex<Option<FillingGroup>>,
     groups: Arc<Semaphore>,
     room: Arc<Semaphore>,
+    pub(super) counts: GroupCounts,
     /// Of the bytes that wait here.
     _charge: Charge,
 }
@@ -64,12 +66,13 @@ impl GroupSender {
     pub(crate) const MEMORY: usize = BYTES;
 
     /// Groups that are given up when they have not arrived within this time.
-    pub(crate) fn new(within: Duration, charge: Charge) -> Self {
+    pub(super) fn new(within: Duration, counts: GroupCounts, charge: Charge) -> Self {
         Self {
             within,
             open: Mutex::new(None),
             groups: Arc::new(Semaphore::new(GROUPS)),
             room: Arc::new(Semaphore::new(BYTES)),
+            counts,
             _charge: charge,
         }
     }
@@ -101,6 +104,7 @@ impl GroupSender {
         let piece = self.piece(bytes.freeze());
         let is_sent = piece.is_some_and(|piece| group.pieces.send(piece).is_ok());
         let sent = if is_sent { count } else { 0 };
+        self.counts.dropped(count - sent);
         Ok(SentDatagrams {
             sent,
             dropped: count - sent,
@@ -132,8 +136,10 @@ impl GroupSender {
             waiting,
             ends,
             deadline: now + self.within,
+            counts: self.counts.clone(),
             _group: group,
         });
+        self.counts.begun();
         Ok(FillingGroup { ends, pieces })
     }
 }
@@ -156,6 +162,7 @@ pub(crate) struct GroupWriter {
     waiting: UnboundedReceiver<GroupPiece>,
     ends: Instant,
     deadline: Instant,
+    counts: GroupCounts,
     _group: OwnedSemaphorePermit,
 }
 
@@ -165,6 +172,7 @@ impl GroupWriter {
         let deadline = self.deadline;
         if timeout_at(deadline, self.write()).await.is_err() {
             self.stream.reset(Code::RequestCancelled.number());
+            self.counts.given_up();
         }
     }
 

@@ -9,6 +9,7 @@ mod datagrams;
 pub(crate) mod drive;
 mod errors;
 mod finishing;
+mod group_counts;
 mod group_receiver;
 mod group_sender;
 mod hearing;
@@ -27,6 +28,7 @@ pub(crate) mod tables;
 mod watched;
 
 pub use datagrams::{DatagramReceiver, DatagramSender, GROUP_MEMORY};
+pub use group_counts::{GroupCounts, GroupTally};
 pub use incoming::RequestStreamReceiver;
 pub use outgoing::RequestStreamSender;
 pub use queue::Lost;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -44,6 +44,8 @@ pub(crate) struct Queue {
     total: Total,
     /// Groups of its datagrams that are being read.
     pub(crate) groups: AtomicUsize,
+    /// Datagrams that came in groups.
+    pub(crate) grouped: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -88,6 +90,7 @@ impl Queue {
             held: Mutex::default(),
             total,
             groups: AtomicUsize::new(0),
+            grouped: Arc::default(),
         }
     }
 

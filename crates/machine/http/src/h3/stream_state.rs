@@ -32,6 +32,8 @@ pub(crate) struct StreamState {
     datagrams: OnceLock<Arc<Queue>>,
     /// Sends its datagrams in groups, where that was asked for.
     groups: OnceLock<Box<GroupSender>>,
+    /// Its ends send lost datagrams again.
+    is_recovered: AtomicBool,
     parting: Mutex<UnreadRequest>,
     /// Keeps a client's connection open.
     _hold: Option<Hold>,
@@ -74,6 +76,7 @@ impl StreamState {
             rank: Rank::default(),
             datagrams: OnceLock::new(),
             groups: OnceLock::new(),
+            is_recovered: AtomicBool::new(false),
             parting: Mutex::default(),
             _hold: hold,
         })
@@ -95,6 +98,16 @@ impl StreamState {
     /// Its datagrams are to be sent so; the first word counts.
     pub(crate) fn group(&self, groups: GroupSender) {
         let _ = self.groups.set(Box::new(groups));
+    }
+
+    /// Its ends send lost datagrams again: none has to wait here.
+    pub(crate) fn note_recovered(&self) {
+        self.is_recovered.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether lost datagrams stay lost.
+    pub(crate) fn loses_for_good(&self) -> bool {
+        self.groups().is_none() && !self.is_recovered.load(Ordering::Relaxed)
     }
 
     /// Sends its datagrams in groups, where that was asked for and the peer takes them.

@@ -18,7 +18,7 @@ use hermes_admit::reevaluate::TunnelGuard;
 use hermes_admit::routed::Routed;
 use hermes_http::{Kind, Reset};
 use hermes_ip::offload::{SuperCapsule, agreement};
-use hermes_observe::{Exchange, RecoverySource};
+use hermes_observe::Exchange;
 use hermes_packet::{Broken, Side};
 use hermes_packet::{ChargedBounds, Claim, ConnectionPins, Limits, Stop};
 use hermes_plug::arrival::End;
@@ -228,9 +228,8 @@ impl Tunnel {
     fn recover(&mut self) {
         let client = &self.client.recovery;
         let path = &self.path.ends.recovery;
-        let told = path.as_ref().or(client.as_ref());
         self.exchange
-            .recovery(told.map(|recovery| recovery.clone() as Arc<dyn RecoverySource>));
+            .recovery(self.path.ends.told().or_else(|| self.client.told()));
         if client.is_some() || path.is_some() {
             let changes = self.path.changes.get_or_insert_default();
             changes.to_target.recover(client.as_ref(), path.as_ref());

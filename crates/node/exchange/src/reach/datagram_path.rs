@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_http::h3::GroupCounts;
 use hermes_http::{Incoming, Kind, Outgoing};
 use hermes_net::UdpSocket;
+use hermes_observe::{GroupRecoveryView, RecoverySource, RecoveryView};
 use hermes_packet::{
     ChargedBounds, PacketEnd, PacketReader, Received, Recovery, Session, Sink, Source,
 };
@@ -28,6 +30,25 @@ pub(crate) struct Ends {
     pub(crate) sink: Sink,
     /// Recovery of the datagrams that are lost between here and there, if both agreed on it.
     pub(crate) recovery: Option<Arc<Recovery>>,
+    /// Counts of the groups in which its datagrams leave, if they do.
+    pub(crate) groups: Option<GroupedDatagrams>,
+}
+
+/// Groups of datagrams, for records and views.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupedDatagrams(GroupCounts);
+
+impl RecoverySource for GroupedDatagrams {
+    fn view(&self) -> RecoveryView {
+        let tally = self.0.tally();
+        RecoveryView::Groups(GroupRecoveryView {
+            groups: tally.groups,
+            given_up: tally.given_up,
+            alone: tally.alone,
+            dropped: tally.dropped,
+            came_in_groups: tally.came,
+        })
+    }
 }
 
 /// A path to the target.
@@ -68,15 +89,23 @@ impl Ends {
     ) -> Self {
         match side {
             Some(RecoveredSide::Groups { within, charge }) => {
-                if let Some(datagrams) = outgoing.datagrams() {
-                    datagrams.group(within, charge);
+                let datagrams = outgoing.datagrams();
+                let counts = datagrams.map(|datagrams| datagrams.group(within, charge));
+                Self {
+                    groups: counts.map(GroupedDatagrams),
+                    ..Self::of_kind(kind, incoming, outgoing)
                 }
-                Self::of_kind(kind, incoming, outgoing)
             }
             Some(RecoveredSide::Frames { recovery, format }) => Self {
                 recovery: Some(recovery),
                 ..Self::carrying(format, incoming, outgoing)
             },
+            Some(RecoveredSide::Between) => {
+                if let Some(datagrams) = outgoing.datagrams() {
+                    datagrams.note_recovered();
+                }
+                Self::of_kind(kind, incoming, outgoing)
+            }
             None => Self::of_kind(kind, incoming, outgoing),
         }
     }
@@ -86,6 +115,7 @@ impl Ends {
             source: Source::stream(incoming, format),
             sink: Sink::stream(outgoing, format),
             recovery: None,
+            groups: None,
         }
     }
 
@@ -103,6 +133,7 @@ impl Ends {
             source: Source::end(&end),
             sink: Sink::End(end),
             recovery: None,
+            groups: None,
         }
     }
 
@@ -117,7 +148,17 @@ impl Ends {
             source: Source::End(PacketReader::Socket(socket, received)),
             sink,
             recovery: None,
+            groups: None,
         }
+    }
+
+    /// The recovery that its exchange tells of.
+    pub(crate) fn told(&self) -> Option<Arc<dyn RecoverySource>> {
+        if let Some(recovery) = &self.recovery {
+            return Some(recovery.clone());
+        }
+        let groups = self.groups.clone()?;
+        Some(Arc::new(groups))
     }
 
     /// Ends our direction and waits for the end of the other: a stream that is dropped half open looks broken to its peer. RFC

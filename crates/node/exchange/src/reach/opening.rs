@@ -98,7 +98,7 @@ async fn through_proxy(
             if let Some(beyond) = &mut beyond {
                 beyond.confirmed(&mut answer.fields)?;
             }
-            let side = recovery.and_then(|offered| offered.agreed(&mut answer.fields));
+            let side = OfferedRecovery::settled(recovery, &mut answer.fields);
             let ends = Ends::of_side(head.kind(), side, incoming, opened.outgoing);
             let resumption = Resumption::beyond(&mut answer.fields);
             let listens = datagram_limit::is_understood(&answer.fields);

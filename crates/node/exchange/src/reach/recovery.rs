@@ -37,6 +37,8 @@ pub(crate) enum RecoveredSide {
         within: Duration,
         charge: Charge,
     },
+    /// Other nodes, at the ends of the tunnel, mend losses; frames pass.
+    Between,
 }
 
 /// An offer that this node has made to the far end.
@@ -81,8 +83,14 @@ impl OfferedRecovery {
         Ok(None)
     }
 
+    /// The side of the far end, as this answer settles it: by an offer of this node, or one that has passed.
+    pub(crate) fn settled(offered: Option<Self>, fields: &mut Fields) -> Option<RecoveredSide> {
+        let own = offered.and_then(|offered| offered.agreed(fields));
+        own.or_else(|| RecoveredSide::passing(fields))
+    }
+
     /// The side of the far end, if that agrees; the field is no one's business but ours.
-    pub(crate) fn agreed(self, fields: &mut Fields) -> Option<RecoveredSide> {
+    fn agreed(self, fields: &mut Fields) -> Option<RecoveredSide> {
         let agreed = offer_in(fields);
         let (offer, side) = match self {
             Self::Groups(side) => return Some(side),
@@ -122,14 +130,24 @@ impl RecoveredSide {
         Some(side)
     }
 
+    /// The client's side, where the tunnel goes on to another node, which answered so.
+    pub(crate) fn of_client(routed: &Routed, head: &RequestHead, answer: &Fields) -> Option<Self> {
+        Self::between(routed, head).or_else(|| Self::passing(answer))
+    }
+
     /// Groups that the client of the tunnel asks for, on one of its hops. Where there is no room for them, datagrams travel as they are.
-    pub(crate) fn between(routed: &Routed, head: &RequestHead) -> Option<Self> {
+    fn between(routed: &Routed, head: &RequestHead) -> Option<Self> {
         let is_plain = settings(routed) == Some(PLAIN) && !is_by_groups(routed);
         if head.kind() != Kind::ConnectUdp || routed.target.is_any() || is_plain {
             return None;
         }
         let within = parse_groups(only(&head.fields, GROUPS_NAME)?)?;
         Self::groups(routed, within).ok()
+    }
+
+    /// This side of a tunnel whose ends have agreed on recovery, as this answer says that passes.
+    fn passing(answer: &Fields) -> Option<Self> {
+        offer_in(answer).map(|_| Self::Between)
     }
 
     fn groups(routed: &Routed, within: Duration) -> Result<Self, Refusal> {

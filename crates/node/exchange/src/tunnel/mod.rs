@@ -92,10 +92,10 @@ pub(crate) async fn forward(
                 return Err(Failed::untouched(arrival, refusal));
             }
             let granted = session.and_then(|asked| asked.granted(&mut head.fields));
-            let side = recovery.and_then(|offered| offered.agreed(&mut head.fields));
             arrived(routed, &arrival, early);
             let opened = Opened::new(routed, arrival.head(), next, None);
-            let client_side = RecoveredSide::between(routed, arrival.head());
+            let side = OfferedRecovery::settled(recovery, &mut head.fields);
+            let client_side = RecoveredSide::of_client(routed, arrival.head(), &head.fields);
 
             let accepted = Accepted {
                 head,

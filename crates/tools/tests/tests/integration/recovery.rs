@@ -192,12 +192,58 @@ fn datagrams_go_on_while_losses_take_all_acknowledgements() {
 }
 
 #[test]
+fn a_node_in_between_holds_no_frames_back_while_nothing_is_acknowledged_behind_it() {
+    let Stage {
+        sink,
+        gate,
+        near: middle,
+        far,
+        pki,
+    } = Stage::start("", "");
+    let tls = pki.issue(&["127.0.0.1"]).yaml();
+    let (status, said) = middle.reload(&format!(
+        "listeners: {{ web: {{ http: 127.0.0.1:0, tls: {{ {tls} }} }} }}\nroutes: [ {{ to: next }} ]\nupstreams: {{ next: {} }}\n",
+        upstream(&pki, gate.address(), "3")
+    ));
+    assert_eq!(status, 200, "{said}");
+    let near = Node::start(
+        "first",
+        &format!(
+            "listeners: {{ rtp: {{ udp: 127.0.0.1:0, target: \"{}\" }} }}\nroutes: [ {{ to: next, tunnel: {{ loss: {{ by: auto, within: 10s }} }} }} ]\nupstreams: {{ next: {} }}\n",
+            sink.local_addr().unwrap(),
+            upstream(&pki, middle.address("web"), "3")
+        ),
+    );
+    let stage = Stage {
+        sink,
+        gate,
+        near,
+        far,
+        pki,
+    };
+
+    let client = stage.client();
+    stage.gate.let_udp_answers(false);
+    for number in 0..100_u32 {
+        client.send(number.to_be_bytes());
+        assert_eq!(stage.next(), Some(number));
+        thread::sleep(Duration::from_millis(5));
+    }
+    stage.gate.let_udp_answers(true);
+}
+
+#[test]
 fn groups_lose_nothing_on_a_path_that_loses_every_twentieth_packet() {
     let stage = Stage::start(", tunnel: { loss: { by: groups, within: 5s } }", "");
     let mut received = stage.stream(&stage.client(), 5);
     // A group that is sent again comes behind later ones.
     received.sort_unstable();
     assert_eq!(received, Vec::from_iter(0..DATAGRAMS));
+
+    let [near, far] = [&stage.near, &stage.far].map(|node| node.exchanges()[0]["recovery"].clone());
+    assert!(near["groups"].as_u64() > Some(50), "{near}");
+    assert_eq!(near["given_up"], 0, "{near}");
+    assert!(far["came_in_groups"].as_u64() >= Some(400), "{far}");
 }
 
 #[test]
