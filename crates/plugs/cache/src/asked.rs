@@ -98,6 +98,7 @@ impl Asked {
         };
         match content.open(first).await {
             Opened::Well(opened) => {
+                self.promote(&stored, &opened);
                 self.opened = Some(opened);
                 Some(stored)
             }
@@ -150,6 +151,9 @@ impl Asked {
             forwarded: Some(forwarded),
             ..CacheStatus::default()
         };
+        if let Some(part) = self.part(&sent) {
+            return Ok(self.pass_part(part, sent, status));
+        }
         status.append(&mut sent.head.fields);
         Ok(Response::Stream(sent.head, sent.content))
     }

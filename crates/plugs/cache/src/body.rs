@@ -125,6 +125,49 @@ impl Body {
         length
     }
 
+    /// The bytes that came before it broke off; `None` if it did not.
+    pub(crate) fn beginning(&self) -> Option<Bytes> {
+        let state = self.state.lock();
+        if !matches!(state.end, BodyEnd::Broken) {
+            return None;
+        }
+        let length = usize::try_from(state.length()).ok()?;
+        let mut all = BytesMut::with_capacity(length);
+        for piece in &state.pieces {
+            all.extend_from_slice(&piece.bytes);
+        }
+        Some(all.freeze())
+    }
+
+    /// The same with its content in memory; `None` if there is no room for it.
+    pub(crate) fn with_content(mut self, content: Bytes) -> Option<Self> {
+        let state = self.state.get_mut();
+        if !state.charge.grow_if_free(content.len()) {
+            return None;
+        }
+        state.end = BodyEnd::Whole;
+        state.pieces = vec![Piece {
+            end: content.len() as u64,
+            bytes: content,
+        }];
+        Some(self)
+    }
+
+    /// Has a content that is on disk alone in memory again; whether there is room.
+    pub(crate) fn take_back(&self, content: Bytes) -> bool {
+        let mut state = self.state.lock();
+        let is_on_disk = matches!(state.end, BodyEnd::OnDisk);
+        if !is_on_disk || !state.charge.grow_if_free(content.len()) {
+            return false;
+        }
+        state.pieces = vec![Piece {
+            end: content.len() as u64,
+            bytes: content,
+        }];
+        state.end = BodyEnd::Whole;
+        true
+    }
+
     /// The content, if all of it is in memory.
     pub(crate) fn whole(&self) -> Option<Bytes> {
         let state = self.state.lock();

@@ -14,7 +14,8 @@ use crate::cache_status::CacheStatus;
 use crate::control::Directives;
 use crate::fetch::Sent;
 use crate::flights::Lead;
-use crate::freshness::Freshness;
+use crate::freshness::{Exchanged, Freshness};
+use crate::parts::PartEpoch;
 use crate::precondition;
 use crate::selection::Selection;
 use crate::shared::Shared;
@@ -41,28 +42,38 @@ struct Collecting {
     is_found: bool,
     most: u64,
     asked: PurgeEpoch,
+    epoch: PartEpoch,
 }
 
 impl Asked {
     /// The answer as it is going to be stored; why it is not.
     pub(crate) fn store(&self, sent: &Sent) -> Result<Arc<Stored>, &'static str> {
+        self.store_as(&sent.head, sent, sent.content.length())
+    }
+
+    /// The same with another head, and a content of another length.
+    pub(crate) fn store_as(
+        &self,
+        answer: &ResponseHead,
+        sent: &Sent,
+        length: Option<u64>,
+    ) -> Result<Arc<Stored>, &'static str> {
         // One that validates is a GET, also where the client's is a HEAD: its answer is stored in any case.
         if sent.method != Method::GET {
             return Err("the request is for a head");
         }
-        let control = Directives::of_response(&sent.head.fields);
-        let freshness = Freshness::of(&sent.head.fields, &control, sent.exchanged);
-        let audience = audience(&self.head, &sent.head, &freshness)?;
-        let length = sent.content.length();
+        let control = Directives::of_response(&answer.fields);
+        let freshness = Freshness::of(&answer.fields, &control, sent.exchanged);
+        let audience = audience(&self.head, answer, &freshness)?;
         if length.is_some_and(|length| length > self.rules.object) {
             return Err("the answer is too long");
         }
 
-        let selection = Selection::of(&self.head.fields, self.keyed.clone(), &sent.head.fields);
+        let selection = Selection::of(&self.head.fields, self.keyed.clone(), &answer.fields);
         let selection = selection.ok_or("the answer varies on too much")?;
         // A purge by a tag has to find every response that has it.
-        let tags = Tags::of(&sent.head.fields).ok_or("the answer has too many tags")?;
-        let head = storable_head(sent);
+        let tags = Tags::of(&answer.fields).ok_or("the answer has too many tags")?;
+        let head = storable_head(answer, sent.exchanged);
         let beside = beside(&head, &selection, &tags);
         let size = beside.saturating_add(length.unwrap_or(0));
         let account = Memory::node().owner(self.owner.clone());
@@ -98,6 +109,7 @@ impl Asked {
         status: CacheStatus,
         lead: Option<Lead>,
     ) -> Response {
+        self.shared.parts.forget(&stored);
         // Of known length it is found at once, and others read it as it comes.
         let is_found = stored.length.is_some() && self.shared.storage.insert(&stored, sent.asked);
         let lead = if is_found { None } else { lead };
@@ -108,6 +120,7 @@ impl Asked {
             is_found,
             most: stored.length.unwrap_or(self.rules.object),
             asked: sent.asked,
+            epoch: sent.epoch,
         };
         self.opener.spawn(collecting.run(sent.content));
 
@@ -127,13 +140,13 @@ impl Asked {
 }
 
 /// The head as it is stored (section 3.1).
-fn storable_head(sent: &Sent) -> ResponseHead {
-    let mut head = sent.head.clone();
+fn storable_head(answer: &ResponseHead, exchanged: Exchanged) -> ResponseHead {
+    let mut head = answer.clone();
     head.fields
         .retain(|name| !NOT_STORED.contains(&name.as_str()));
     if !head.fields.contains_key("date") {
         // RFC 9110, section 6.6.1: a recipient with a clock adds the date when it came.
-        let date = httpdate::fmt_http_date(sent.exchanged.response_time);
+        let date = httpdate::fmt_http_date(exchanged.response_time);
         if let Ok(date) = HeaderValue::try_from(date) {
             head.fields.append("date", date);
         }
@@ -147,8 +160,13 @@ impl Collecting {
         let storage = &self.shared.storage;
         match collected {
             // Section 3: only a complete response is stored (3.3).
-            Collected::Partly if self.is_found => storage.remove(&self.stored),
-            Collected::Partly => {}
+            Collected::Partly => {
+                if self.is_found {
+                    storage.remove(&self.stored);
+                }
+                self.shared
+                    .keep_beginning(&self.stored, self.asked, self.epoch);
+            }
             Collected::Whole if self.is_found => self.shared.keep(&self.stored),
             Collected::Whole if self.stored.length.is_some() => {}
             Collected::Whole => {

@@ -13,6 +13,7 @@ use crate::cache_status::{CacheStatus, Forwarded};
 use crate::control::Directives;
 use crate::flights::Lead;
 use crate::freshness::{Exchanged, Freshness};
+use crate::parts::PartEpoch;
 use crate::precondition;
 use crate::storable::audience;
 use crate::storage::PurgeEpoch;
@@ -27,6 +28,8 @@ pub(crate) struct Sent {
     pub(crate) exchanged: Exchanged,
     /// When it was asked for, as purges go.
     pub(crate) asked: PurgeEpoch,
+    /// The same, as parts go.
+    pub(crate) epoch: PartEpoch,
 }
 
 impl Asked {
@@ -84,6 +87,7 @@ impl Asked {
 
     pub(crate) async fn send(&self, head: RequestHead) -> Result<Sent, Refusal> {
         let asked = self.shared.storage.epoch();
+        let epoch = self.shared.parts.epoch();
         let began = Instant::now();
         let method = head.method.clone();
         let (head, content) = self.onward.send(head, Incoming::Empty).await?;
@@ -92,6 +96,7 @@ impl Asked {
             content,
             method,
             asked,
+            epoch,
             exchanged: Exchanged {
                 response_time: SystemTime::now(),
                 delay: began.elapsed(),

@@ -119,6 +119,19 @@ impl Ledger {
         }
     }
 
+    /// It has so many bytes more, and can give them up.
+    pub(crate) fn fatten(&mut self, stored: &Arc<Stored>, bytes: u64) {
+        let Some(share) = self.shares.get_mut(&stored.shelf.owner) else {
+            return;
+        };
+        // It has one place. Where it was before says how long ago it came, or left the memory.
+        share.queue.retain(|other| !Arc::ptr_eq(other, stored));
+        share.lean.retain(|other| !Arc::ptr_eq(other, stored));
+        share.queue.push_back(stored.clone());
+        share.bytes += bytes;
+        self.bytes += bytes;
+    }
+
     /// Counts a response for its owner.
     pub(crate) fn add(&mut self, stored: &Arc<Stored>, bytes: u64) {
         let share = self.shares.entry(stored.shelf.owner.clone()).or_default();

@@ -107,6 +107,7 @@ impl Plug for CachePlug {
         let wants_other = disk.wants_other(&shared);
         let change = Change::new(move || {
             shared.storage.limit(memory, disk.bytes);
+            shared.parts.limit(memory);
             if let Some(path) = &disk.path {
                 shared.keep_in(path);
             }
@@ -139,6 +140,7 @@ impl Plug for CachePlug {
                 "bytes": extent.files,
                 "limit": extent.disk,
                 "failures": disk.failures(),
+                "promoted": self.shared.counts.promotions(),
             });
         }
         for (name, count) in counts {

@@ -45,6 +45,36 @@ pub(crate) fn part(request: &Fields, stored: &Fields, length: u64) -> Part {
     }
 }
 
+/// The place of a part in its content, as `Content-Range` says it (RFC 9110, section 14.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ContentRange {
+    pub(crate) first: u64,
+    last: u64,
+    /// The length of the whole.
+    pub(crate) of: u64,
+}
+
+impl ContentRange {
+    /// Reads the field; `None` if it does not say exactly which part it is, and of how much.
+    pub(crate) fn parse(value: &str) -> Option<Self> {
+        let (unit, rest) = value.split_once(' ')?;
+        let (range, of) = rest.split_once('/')?;
+        let (first, last) = range.split_once('-')?;
+        let range = Self {
+            first: number(first)?,
+            last: number(last)?,
+            of: number(of)?,
+        };
+        let is_sound = range.first <= range.last && range.last < range.of;
+        (unit.eq_ignore_ascii_case("bytes") && is_sound).then_some(range)
+    }
+
+    /// Bytes of the part.
+    pub(crate) fn length(&self) -> u64 {
+        self.last - self.first + 1
+    }
+}
+
 /// A range as a client asks for it.
 enum RangeSpec {
     /// From this byte on, to that one if there is one.
@@ -112,6 +142,30 @@ mod tests {
         assert_eq!(of("bytes=-30"), Part::Bytes(0..10));
         for none in ["bytes=10-", "bytes=-0", "bytes=99999999999999999999999-"] {
             assert_eq!(of(none), Part::Unsatisfiable, "{none}");
+        }
+    }
+
+    #[test]
+    fn rfc_9110_section_14_4_the_place_of_a_part_is_read_where_it_is_said() {
+        let range = ContentRange {
+            first: 2,
+            last: 4,
+            of: 10,
+        };
+        assert_eq!(ContentRange::parse("bytes 2-4/10"), Some(range));
+        assert_eq!(range.length(), 3);
+        for wrong in [
+            "bytes 2-4/*",
+            "bytes */10",
+            "bytes 4-2/10",
+            "bytes 2-10/10",
+            "lines 2-4/10",
+            "bytes=2-4/10",
+            "bytes -4/10",
+            "bytes 2-4/10, bytes 5-6/10",
+            "",
+        ] {
+            assert_eq!(ContentRange::parse(wrong), None, "{wrong}");
         }
     }
 

@@ -4,27 +4,47 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::Semaphore;
+
 use crate::choice::Choice;
 use crate::disk::{Disk, LoadedFiles};
 use crate::flights::Flights;
 use crate::name::ResourceName;
+use crate::parts::Parts;
+use crate::promotion::AT_ONCE;
 use crate::restore::restore;
 use crate::storage::Storage;
 use crate::stored::Stored;
 
 /// The state that all caches of a node share.
-#[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) storage: Arc<Storage>,
     pub(crate) flights: Arc<Flights>,
+    pub(crate) parts: Parts,
     pub(crate) counts: Counts,
+    /// Turns of contents that come back into memory.
+    pub(crate) promotions: Arc<Semaphore>,
     disk: OnceLock<Arc<Disk>>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            storage: Arc::default(),
+            flights: Arc::default(),
+            parts: Parts::default(),
+            counts: Counts::default(),
+            promotions: Arc::new(Semaphore::new(AT_ONCE)),
+            disk: OnceLock::new(),
+        }
+    }
 }
 
 impl Shared {
     /// Forgets a resource, and what is on its way from it; whether files of it may be on disk.
     pub(crate) fn invalidate(&self, name: &ResourceName) -> bool {
         self.flights.invalidate(name);
+        self.parts.invalidate(name);
         self.storage.invalidate(name) > 0 && self.disk.get().is_some()
     }
 
@@ -65,6 +85,7 @@ impl Shared {
 
     /// Removes the responses of a choice; how many.
     pub(crate) fn purge(&self, choice: &Choice) -> usize {
+        self.parts.clear();
         let purged = self.storage.purge(choice);
         self.counts
             .purged
@@ -83,6 +104,8 @@ pub(crate) struct Counts {
     bypassed: AtomicU64,
     /// Responses that an operator removed.
     purged: AtomicU64,
+    /// Contents that came back from disk into memory.
+    promoted: AtomicU64,
 }
 
 impl Counts {
@@ -104,6 +127,16 @@ impl Counts {
     /// The next hop answered.
     pub(crate) fn missed(&self) {
         self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A content is in memory again.
+    pub(crate) fn promoted(&self) {
+        self.promoted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Contents that came back from disk into memory.
+    pub(crate) fn promotions(&self) -> u64 {
+        self.promoted.load(Ordering::Relaxed)
     }
 
     /// The request was none for a cache.

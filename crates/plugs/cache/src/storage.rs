@@ -2,6 +2,8 @@
 //!
 //! Within a share, a response that was asked for again gets a second chance.
 
+mod promotion;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::ops::ControlFlow;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use hermes_http::ResponseHead;
-use hermes_net::memory::Owner;
+use hermes_net::memory::{Memory, Owner, Purpose};
 use parking_lot::Mutex;
 
 use crate::body::Body;
@@ -64,6 +65,8 @@ pub(crate) struct Marks {
     pub(crate) file: Mutex<Option<FilePlace>>,
     /// It was asked for since it was looked at last, to be removed.
     pub(crate) is_used: AtomicBool,
+    /// Its content was read from disk since it left the memory.
+    pub(crate) was_read: AtomicBool,
     /// It is stored no longer.
     pub(crate) is_gone: AtomicBool,
 }
@@ -75,6 +78,7 @@ impl Marks {
             held: AtomicU64::new(held),
             file: Mutex::new(None),
             is_used: AtomicBool::new(false),
+            was_read: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
         }
     }
@@ -127,7 +131,18 @@ impl Stored {
     pub(crate) fn release(&self) -> u64 {
         let freed = self.body.release().min(self.held() - self.beside);
         self.marks.held.fetch_sub(freed, Ordering::Relaxed);
+        self.marks.was_read.store(false, Ordering::Relaxed);
         freed
+    }
+
+    /// Has its content in memory again; whether there is room.
+    pub(crate) fn take_back(&self, content: Bytes) -> bool {
+        let bytes = content.len() as u64;
+        let is_back = self.body.take_back(content);
+        if is_back {
+            self.marks.held.fetch_add(bytes, Ordering::Relaxed);
+        }
+        is_back
     }
 
     /// Its files.
@@ -176,12 +191,28 @@ impl Stored {
     /// The same response, with the length that its content turned out to have.
     pub(crate) fn measured(&self) -> Arc<Self> {
         let length = self.body.whole().map(|whole| whole.len() as u64);
+        self.with_body(self.body.clone(), length)
+    }
+
+    /// The same response with this content; `None` if there is no room for it.
+    pub(crate) fn with_content(&self, content: Bytes) -> Option<Arc<Self>> {
+        let length = content.len() as u64;
+        let account = Memory::node().owner(self.shelf.owner.clone());
+        let mut charge = account.empty_charge(Purpose::Cached);
+        let has_room = charge.grow_if_free(usize::try_from(self.beside).unwrap_or(usize::MAX));
+        let body = Body::new(charge, 0)
+            .with_content(content)
+            .filter(|_| has_room)?;
+        Some(self.with_body(Arc::new(body), Some(length)))
+    }
+
+    fn with_body(&self, body: Arc<Body>, length: Option<u64>) -> Arc<Self> {
         Arc::new(Self {
             shelf: self.shelf.clone(),
             selection: self.selection.clone(),
             head: self.head.clone(),
             freshness: self.freshness,
-            body: self.body.clone(),
+            body,
             length,
             stored_at: self.stored_at,
             beside: self.beside,

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -130,6 +130,28 @@ fn next(queue: &Mutex<Receiver<ReaderJob>>) -> Option<ReaderJob> {
 }
 
 impl OpenContent {
+    /// Bytes of the content.
+    pub(crate) fn length(&self) -> u64 {
+        self.content.length
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) async fn read_all(mut self) -> io::Result<Bytes> {
+        let length = usize::try_from(self.length()).unwrap_or(usize::MAX);
+        let mut all = BytesMut::with_capacity(length);
+        while all.len() < length {
+            let bytes = self.read(all.len() as u64).await?;
+            if bytes.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            all.extend_from_slice(&bytes);
+        }
+        Ok(all.freeze())
+    }
+
     /// The bytes from a place on, to the end of their block; none at the end.
     ///
     /// # Errors

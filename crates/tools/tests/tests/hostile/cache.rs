@@ -194,6 +194,103 @@ fn files_that_are_damaged_cut_or_swapped_while_it_runs_are_never_given() {
     });
 }
 
+/// An origin whose partial answers lie, by the path, and whose whole ones are true.
+fn lying_about_ranges() -> Origin<Question> {
+    origins::deciding(|question| {
+        let path = question.request.path.as_str();
+        let fields = [
+            ("cache-control", "public, max-age=3600"),
+            ("etag", "\"one\""),
+        ];
+        let Some(range) = question.request.field("range") else {
+            return Answer {
+                content: "0123456789".to_owned(),
+                ..Answer::new(200, &fields)
+            };
+        };
+        let is_first = range == "bytes=0-4";
+        let (content, place) = match (path, is_first) {
+            ("/other-bytes", true) => ("01234x", "bytes 0-5/10"),
+            ("/other-length", true) => ("01234", "bytes 0-4/12"),
+            ("/too-long", true) => ("01234567", "bytes 0-4/10"),
+            ("/huge", true) => ("01234", "bytes 0-4/18446744073709551615"),
+            ("/weak", true) => ("01234", "bytes 0-4/10"),
+            ("/unknown", true) => ("01234", "bytes 0-4/*"),
+            (_, true) => ("01234", "bytes 0-4/10"),
+            (_, false) => ("56789", "bytes 5-9/10"),
+        };
+        let tag = match (path, is_first) {
+            ("/other-tag", true) => "\"other\"",
+            ("/weak", _) => "W/\"one\"",
+            _ => "\"one\"",
+        };
+        Answer {
+            content: content.to_owned(),
+            ..Answer::new(
+                206,
+                &[
+                    ("cache-control", "public, max-age=3600"),
+                    ("etag", tag),
+                    ("content-range", place),
+                ],
+            )
+        }
+    })
+}
+
+#[test]
+fn ranges_that_lie_make_no_content_and_many_of_them_take_no_room_of_others() {
+    let origin = lying_about_ranges();
+    let folder = tempfile::tempdir().unwrap();
+    let node = node(&origin, folder.path(), "2MiB");
+    let part = |user: &str, path: &str, range: &str| {
+        let url = format!("http://site{path}");
+        curl(&["-x", &node.url(user), "-r", range, &url])
+    };
+    let whole = |user: &str, path: &str| {
+        let got = curl(&["-x", &node.url(user), &format!("http://site{path}")]);
+        assert_eq!(
+            (got.status, got.text().as_str()),
+            (200, "0123456789"),
+            "{path}: {got:?}"
+        );
+        is_hit(&got)
+    };
+    whole("alice", "/calm");
+    part("alice", "/own", "0-4");
+
+    beside_bystander(&node, "http://site/calm", || {
+        let lies = [
+            "/other-bytes",
+            "/other-length",
+            "/other-tag",
+            "/too-long",
+            "/huge",
+            "/weak",
+            "/unknown",
+        ];
+        for path in lies {
+            for range in ["0-4", "5-9", "0-4", "5-9"] {
+                assert_eq!(part("mallory", path, range).status, 206);
+            }
+            assert!(!whole("mallory", path), "{path}");
+        }
+        let mut raw = Raw::connect(node.address("mallory"));
+        for number in 0..2000 {
+            raw.send(format!(
+                "GET http://site/{number} HTTP/1.1\r\nHost: site\r\nRange: bytes=0-4\r\n\r\n"
+            ));
+            assert_eq!(raw.response().0.status(), 206);
+        }
+    });
+
+    let responses = || node.status()["plugs"]["cache"]["responses"].as_u64();
+    let before = responses();
+    assert_eq!(part("alice", "/own", "5-9").status, 206);
+    eventually_true("her parts are whole", || responses() > before);
+    assert!(whole("alice", "/own"));
+}
+
 #[test]
 fn wrong_signatures_pass_nothing_and_cost_others_nothing() {
     let origin = origin();

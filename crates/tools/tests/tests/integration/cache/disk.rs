@@ -181,6 +181,36 @@ fn contents_leave_memory_for_the_disk_and_are_given_from_there() {
 }
 
 #[test]
+fn a_content_that_is_asked_for_again_and_again_comes_back_into_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = Numbered::start();
+    let node = node(folder.path(), "256KiB", "64MiB");
+    let paths: Vec<_> = (0..20).map(|at| format!("/{at}/60000")).collect();
+    for (at, path) in paths.iter().enumerate() {
+        assert!(!hits(&node, &origin, path));
+        await_files(folder.path(), at + 1);
+    }
+    let promoted = || node.status()["plugs"]["cache"]["disk"]["promoted"].clone();
+    assert!(hits(&node, &origin, &paths[0]));
+    assert_eq!(promoted(), 0, "asked for once");
+    assert!(hits(&node, &origin, &paths[0]));
+    eventually_true("it is back", || promoted() == 1);
+
+    // From memory, whatever is in its file.
+    let file = &files(folder.path(), "content")[0];
+    fs::write(file, "damaged").unwrap();
+    assert!(hits(&node, &origin, &paths[0]));
+    for _ in 0..3 {
+        for path in &paths[1..] {
+            assert!(hits(&node, &origin, path), "{path}");
+        }
+    }
+    let status = node.status();
+    let cache = &status["plugs"]["cache"];
+    assert!(cache["bytes"].as_u64().unwrap() <= 256 << 10, "{cache}");
+}
+
+#[test]
 fn the_disk_is_bounded_and_old_responses_leave_it() {
     let folder = tempfile::tempdir().unwrap();
     let origin = Numbered::start();

@@ -1,6 +1,7 @@
 //! The cache between clients and origins, by the clients that people have.
 
 mod disk;
+mod parts;
 mod poisoning;
 mod purge;
 mod reuse;

@@ -24,7 +24,7 @@ fn cache(node: &Node, arguments: &[&str]) -> (i32, Value) {
     )
 }
 
-fn purged(node: &Node, arguments: &[&str]) -> u64 {
+pub(super) fn purged(node: &Node, arguments: &[&str]) -> u64 {
     let (code, said) = cache(node, &[&["purge"], arguments].concat());
     assert_eq!(code, 0, "{said}");
     said["purged"].as_u64().unwrap()
