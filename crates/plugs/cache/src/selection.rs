@@ -135,16 +135,33 @@ pub(crate) fn keyed(request: &Fields, unkeyed: &[HeaderName]) -> Option<String> 
                 .any(|beginning| name.starts_with(beginning))
             || unkeyed.iter().any(|other| name == other);
         if !is_ordinary {
-            lines.push(format!(
-                "{name}: {}\n",
-                String::from_utf8_lossy(value.as_bytes())
-            ));
+            let value = String::from_utf8_lossy(value.as_bytes());
+            let value = match name == "forwarded" {
+                true => without_clients(&value),
+                false => value.into_owned(),
+            };
+            lines.push(format!("{name}: {value}\n"));
         }
     }
     // The order of two fields says nothing; that of two lines of one field is kept by a stable sort by name.
     lines.sort_by(|one, other| one.split(':').next().cmp(&other.split(':').next()));
     let keyed = lines.concat();
     (keyed.len() <= KEYED_BYTES).then_some(keyed)
+}
+
+/// A value of `Forwarded` (RFC 7239) without the addresses of clients and proxies, in which requests for one answer differ: a gateway writes that of
+/// its client. A quoted value that is cut leaves its rest, so that what it hides stays part of the key.
+fn without_clients(forwarded: &str) -> String {
+    let is_kept = |pair: &&str| {
+        let name = pair.split('=').next().unwrap_or_default().trim();
+        !name.eq_ignore_ascii_case("for") && !name.eq_ignore_ascii_case("by")
+    };
+    let element = |element: &str| {
+        let pairs: Vec<_> = element.split(';').filter(is_kept).collect();
+        pairs.join(";")
+    };
+    let elements: Vec<_> = forwarded.split(',').map(element).collect();
+    elements.join(",")
 }
 
 /// The value of a field as comparisons see it: lines joined, and no space around commas.
@@ -231,6 +248,24 @@ mod tests {
             &[("user-agent", "a")],
             &[("user-agent", "b"), ("sec-fetch-mode", "cors")]
         ));
+    }
+
+    #[test]
+    fn of_forwarded_all_but_addresses_is_part_of_the_key() {
+        let selects = |one, other| selects("", &[("forwarded", one)], &[("forwarded", other)]);
+        let own = "for=192.0.2.1;proto=http;host=site";
+        assert!(selects(own, "for=\"[2001:db8::1]:9\";proto=http;host=site"));
+        assert!(selects(own, "For=x;proto=http; by=y;host=site"));
+        for other in [
+            "for=192.0.2.1;proto=https;host=site",
+            "for=192.0.2.1;proto=http;host=evil",
+            "for=192.0.2.1;proto=http;host=site, for=192.0.2.2",
+            "for=\"x;host=evil\";proto=http;host=site",
+            "for=\"x,host=evil\";proto=http;host=site",
+            "for=x;proto=http;host=site;secret=1",
+        ] {
+            assert!(!selects(own, other), "{other}");
+        }
     }
 
     #[test]

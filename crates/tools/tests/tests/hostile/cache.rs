@@ -322,10 +322,5 @@ fn wrong_signatures_pass_nothing_and_cost_others_nothing() {
         }
     });
     let seen = origin.seen();
-    let mut paths = seen.iter().map(|question| question.request.path.as_str());
-    assert!(
-        paths.all(|path| path == "/film") && seen.len() <= 1,
-        "{}",
-        seen.len()
-    );
+    assert!(seen.is_empty(), "{seen:?}");
 }
