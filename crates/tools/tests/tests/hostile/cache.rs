@@ -276,7 +276,7 @@ fn ranges_that_lie_make_no_content_and_many_of_them_take_no_room_of_others() {
             assert!(!whole("mallory", path), "{path}");
         }
         let mut raw = Raw::connect(node.address("mallory"));
-        for number in 0..2000 {
+        for number in 0..500 {
             raw.send(format!(
                 "GET http://site/{number} HTTP/1.1\r\nHost: site\r\nRange: bytes=0-4\r\n\r\n"
             ));

@@ -118,5 +118,6 @@ fn where_nothing_controls_congestion_losses_slow_nothing_down() {
 #[test]
 fn bbr_sends_on_where_losses_are_the_links_own() {
     let share = share_that_comes("3, congestion: bbr");
-    assert!(share > 0.8, "{share}");
+    // CUBIC: about 0.15.
+    assert!(share > 0.5, "{share}");
 }
