@@ -53,7 +53,7 @@ fn slow_requests_of_a_user_keep_no_command_waiting() {
 }
 
 /// Resources of one kind that a hostile file has.
-const RESOURCES: usize = 20_000;
+const RESOURCES: usize = 8_000;
 
 #[test]
 fn a_file_of_mistakes_without_end_is_refused_while_other_commands_are_answered() {

@@ -22,9 +22,23 @@ const SEEDS: usize = 20;
 /// Changes in each of them.
 const CHANGES: usize = 2;
 
+/// Overlays at once, among which the seeds are divided: most of the time passes until nodes have come in step.
+const OVERLAYS: usize = 2;
+
 #[test]
 fn whatever_dies_or_is_cut_off_no_acknowledged_change_is_lost_and_no_request_fails() {
     let first = asked("HERMES_SEED", 1);
+    let seeds = first..first + asked("HERMES_OVERLAY_SEEDS", SEEDS);
+    scope(|threads| {
+        for overlay in 0..OVERLAYS {
+            let seeds = seeds.clone().skip(overlay).step_by(OVERLAYS);
+            threads.spawn(move || live_through(seeds));
+        }
+    });
+}
+
+/// One overlay, to which these seeds happen one after the other.
+fn live_through(seeds: impl Iterator<Item = usize>) {
     let mut stage = Stage::set();
     let traffic = Traffic::default();
     let over = AtomicBool::new(false);
@@ -35,7 +49,7 @@ fn whatever_dies_or_is_cut_off_no_acknowledged_change_is_lost_and_no_request_fai
         threads.spawn(move || traffic.go_on(device, over_now));
         // A seed that fails must not leave the traffic going on for ever.
         let over = Over(&over);
-        for seed in first..first + asked("HERMES_OVERLAY_SEEDS", SEEDS) {
+        for seed in seeds {
             play(&mut stage, seed);
             traffic.judge(seed);
         }
