@@ -126,6 +126,7 @@ impl Intake {
         loop {
             tokio::select! {
                 biased;
+                () = watch.forced() => return None,
                 next = self.others.next_or(&mut self.room, self.socket.recv(&mut self.batch)) => {
                     return Some(next);
                 }
@@ -141,7 +142,6 @@ impl Intake {
                     self.welcome = false;
                 }
                 () = drained(sessions), if !self.welcome => return None,
-                () = watch.forced() => return None,
             }
         }
     }
@@ -265,6 +265,11 @@ impl Share {
 
     /// Begins a session; `second` says that it goes on with the leftover of another one.
     fn begin(&self, entrance: &Entrance, flow: ArrivedFlow, second: bool) -> Option<Arc<Session>> {
+        // A client that is never silent would begin one after the other and hold the node.
+        if self.watch.is_forced() {
+            return None;
+        }
+
         let successor = if flow.welcome {
             None
         } else {
