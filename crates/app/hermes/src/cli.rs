@@ -41,32 +41,10 @@ pub enum Command {
     Schema,
     /// Start a small overlay on this machine and send traffic through it.
     Demo(demo::Demo),
-    /// Show what a running node is and does.
-    Status(status::Status),
-    /// Show what one or several nodes are busy with, live.
-    Top(top::Top),
-    /// List the refusals that a running node remembers: who, when, what for, and why.
-    Refusals(refusals::Refusals),
-    /// Show the exchanges of a running node, live.
-    Exchanges(exchanges::Exchanges),
-    /// Show the stored responses of a running node, or remove some.
-    Cache(cache::CacheArguments),
-    /// Show the configuration that is in force at a running node.
-    Config(config::Config),
-    /// Compare a file with the configuration in force, before a reload.
-    Diff(diff::Diff),
-    /// Show why an exchange was refused, or what a file or a running node would decide about one, step by step.
-    Why(why::Why),
+    #[command(flatten)]
+    Node(NodeCommand),
     /// Run the tests of policies.
     Policy(policy::Policy),
-    /// Make a running node read its file again.
-    Reload(reload::Reload),
-    /// Keep the configuration that a running node was given with --confirm.
-    Confirm(confirm::Confirm),
-    /// Make a running node return to the configuration before.
-    Rollback(rollback::Rollback),
-    /// Show or change what a running node logs.
-    Log(log::Log),
     /// Say what this machine allows a node, and what would mend what it does not; try the paths to upstreams.
     Netcheck(netcheck::Netcheck),
     /// Run servers that show what they got, to try an overlay with.
@@ -83,6 +61,35 @@ pub enum Command {
     Files(FileCommand),
     /// Print completions for a shell.
     Completions(completions::Completions),
+}
+
+/// Subcommands that ask a running node, or tell it something.
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// Show what a running node is and does.
+    Status(status::Status),
+    /// Show what one or several nodes are busy with, live.
+    Top(top::Top),
+    /// List the refusals that a running node remembers: who, when, what for, and why.
+    Refusals(refusals::Refusals),
+    /// Show the exchanges of a running node, live.
+    Exchanges(exchanges::Exchanges),
+    /// Show the stored responses of a running node, or remove some.
+    Cache(cache::CacheArguments),
+    /// Show the configuration that is in force at a running node.
+    Config(config::Config),
+    /// Compare a file with the configuration in force, before a reload.
+    Diff(diff::Diff),
+    /// Show why an exchange was refused, or what a file or a running node would decide about one, step by step.
+    Why(why::Why),
+    /// Make a running node read its file again.
+    Reload(reload::Reload),
+    /// Keep the configuration that a running node was given with --confirm.
+    Confirm(confirm::Confirm),
+    /// Make a running node return to the configuration before.
+    Rollback(rollback::Rollback),
+    /// Show or change what a running node logs.
+    Log(log::Log),
 }
 
 /// Subcommands of channels of a relay.

@@ -31,7 +31,7 @@ use clap::{CommandFactory, Parser};
 use hermes_net::PassedSocket;
 use hermes_rego::Metered;
 
-use cli::{ChannelCommand, Cli, Command, FileCommand, OverlayCommand};
+use cli::{ChannelCommand, Cli, Command, FileCommand, NodeCommand, OverlayCommand};
 use commands::{
     cache, cert, channel, check, completions, config, confirm, convert, custody_key, diff, echo,
     env, exchanges, exec, log, netcheck, overlay, passwd, plan, policy, refusals, reload, rollback,
@@ -136,20 +136,9 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
         Command::Check(check) => check::run(&check, output).await,
         Command::Schema => schema::run(output),
         Command::Demo(demo) => demo::run(&demo, output).await,
-        Command::Status(status) => status::run(&status, output).await,
-        Command::Top(top) => top::run(&top, output).await,
-        Command::Refusals(refusals) => refusals::run(&refusals, output).await,
-        Command::Exchanges(exchanges) => exchanges::run(&exchanges, output).await,
-        Command::Cache(cache) => cache::run(&cache, output).await,
-        Command::Config(config) => config::run(&config, output).await,
-        Command::Diff(diff) => diff::run(&diff, output).await,
+        Command::Node(command) => of_node(command, output).await,
         Command::Policy(policy) => policy::run(&policy, output).await,
-        Command::Why(why) => why::run(&why, output).await,
-        Command::Reload(reload) => reload::run(&reload, output).await,
-        Command::Confirm(confirm) => confirm::run(&confirm, output).await,
-        Command::Rollback(rollback) => rollback::run(&rollback, output).await,
         Command::Netcheck(netcheck) => netcheck::run(&netcheck, output).await,
-        Command::Log(log) => log::run(&log, output).await,
         Command::Echo(echo) => echo::run(echo, output).await,
         Command::Env(env) => env::run(&env, output).await,
         Command::Exec(exec) => exec::run(exec).await,
@@ -159,6 +148,23 @@ async fn run(command: Command, output: Output, passed: Vec<PassedSocket>) -> Res
         Command::Completions(completions) => {
             completions::run(&completions, Cli::command(), output).await
         }
+    }
+}
+
+async fn of_node(command: NodeCommand, output: Output) -> Result<(), Failure> {
+    match command {
+        NodeCommand::Status(status) => status::run(&status, output).await,
+        NodeCommand::Top(top) => top::run(&top, output).await,
+        NodeCommand::Refusals(refusals) => refusals::run(&refusals, output).await,
+        NodeCommand::Exchanges(exchanges) => exchanges::run(&exchanges, output).await,
+        NodeCommand::Cache(cache) => cache::run(&cache, output).await,
+        NodeCommand::Config(config) => config::run(&config, output).await,
+        NodeCommand::Diff(diff) => diff::run(&diff, output).await,
+        NodeCommand::Why(why) => why::run(&why, output).await,
+        NodeCommand::Reload(reload) => reload::run(&reload, output).await,
+        NodeCommand::Confirm(confirm) => confirm::run(&confirm, output).await,
+        NodeCommand::Rollback(rollback) => rollback::run(&rollback, output).await,
+        NodeCommand::Log(log) => log::run(&log, output).await,
     }
 }
 
