@@ -36,6 +36,7 @@ impl Asked {
         if sent.head.status != StatusCode::PARTIAL_CONTENT || !self.may_be_stored() {
             return None;
         }
+        // Several ranges in one answer have no Content-Range of their own: they pass.
         let range = ContentRange::parse(&joined(&sent.head.fields, "content-range"))?;
         let announced = sent.content.length();
         let is_announced = announced.is_none_or(|length| length == range.length());
@@ -48,6 +49,7 @@ impl Asked {
         let whole = WholeContent::of(&response, range.of)?;
         let account = Memory::node().owner(self.owner.clone());
         let mut charge = account.empty_charge(Purpose::Cached);
+        // Before it comes: an answer that there is no room for passes without a copy.
         let size = usize::try_from(range.length()).ok()?;
         charge.grow_if_free(size).then(|| ArrivingPart {
             shared: self.shared.clone(),
@@ -116,6 +118,7 @@ async fn pass(mut content: Incoming, mut outgoing: Outgoing, came: &mut BytesMut
                     return;
                 }
             }
+            // A client that is gone needs no end.
             Ok(Frame::Trailers(trailers)) => {
                 let _ = outgoing.finish(Some(trailers)).await;
                 return;

@@ -161,6 +161,7 @@ impl Parts {
             return AddedPart::Partial;
         }
 
+        // Taken out, so that the room that is made for it is never its own.
         let mut content = table.take(whole);
         let Ok(added) = content.pieces.missing(begin, part) else {
             tracing::debug!(url = %whole.name.url(), "parts of one entity tag differ");
@@ -178,6 +179,7 @@ impl Parts {
         if content.pieces.length() == whole.length {
             return AddedPart::Whole(content.pieces.joined());
         }
+        // A client that asks for every second byte would fill the table with places.
         if content.pieces.0.len() <= PIECES {
             table.put(content);
         }
@@ -196,6 +198,7 @@ impl Parts {
 
 impl PartTable {
     fn has_changed(&self, name: &ResourceName, asked: PartEpoch) -> bool {
+        // What is no longer known of may have been this one.
         let since = usize::try_from(self.changes - asked.0).unwrap_or(usize::MAX);
         since > self.changed.len() || self.changed.iter().rev().take(since).any(|one| one == name)
     }
@@ -208,6 +211,7 @@ impl PartTable {
             .position(|content| content.whole.is_for_same(whole));
         let content = place.and_then(|place| self.contents.remove(place));
         if let Some(content) = content {
+            // Those of an older version are of no more use, and go.
             self.bytes -= content.bytes;
             if content.whole == *whole {
                 return content;

@@ -179,6 +179,7 @@ impl Multipath {
                 continue;
             }
             if let Poll::Ready(heard) = way.events.poll_recv(cx) {
+                // A way that always has something would keep the others waiting.
                 self.first = index + 1;
                 return Poll::Ready((index, heard));
             }
@@ -213,6 +214,7 @@ impl Multipath {
         let event = match heard {
             Some(Ok(event)) => event,
             Some(Err(error)) => {
+                // One way that is refused says nothing about the others.
                 way.is_over = true;
                 return match self.ways.iter().all(|way| way.is_over) {
                     true => Err(error),
@@ -311,6 +313,7 @@ impl Order {
         if !is_new || self.waiting.contains_key(&sequence) {
             return;
         }
+        // Ways are of different lengths: what a longer one brings later may be before it.
         self.bytes += message.data.len();
         self.waiting.insert(sequence, message);
         self.since.get_or_insert_with(Instant::now);

@@ -116,12 +116,12 @@ fn where_all_hold_too_much_those_that_stand_still_are_ended_and_others_go_on() {
     let mut ended = clients
         .find(|client| client.local().to_string() == source)
         .unwrap();
+    // In the midst of what it did not take, so that GOAWAY reaches it only if there was room for it.
     let heard = ended.rest().0;
-    let last = parse(&heard)
-        .into_iter()
-        .rfind(|frame| frame.0 == GOAWAY)
-        .unwrap();
-    assert_eq!(last.3[4..8], ENHANCE_YOUR_CALM.to_be_bytes());
+    let mut goaways = parse(&heard).into_iter().filter(|frame| frame.0 == GOAWAY);
+    let last = goaways.next_back();
+    assert!(heard.len() < 64 * MIB, "{}", heard.len());
+    assert!(last.is_none_or(|frame| frame.3[4..8] == ENHANCE_YOUR_CALM.to_be_bytes()));
     others_are_served(&node);
     assert!(
         node.metrics()
