@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::report::{Run, Sheet, save};
+use crate::report::{Run, Sheet, load, save};
 
 /// How much is measured.
 #[derive(Debug, clap::Args)]
@@ -98,17 +98,19 @@ pub fn show(text: &str) -> Result<()> {
 }
 
 impl Options {
-    /// Measures, unless results are only shown; the sheet with the figures and how they were made.
+    /// Measures, unless results are only shown, and then loads them; the sheet with the figures and how they were made.
     ///
     /// # Errors
-    /// Those of the measurement.
+    /// Those of the measurement; the file of results cannot be read.
     pub fn measured(&self, measure: impl FnOnce(&mut Sheet) -> Result<()>) -> Result<Sheet> {
+        if let Some(file) = self.earlier().filter(|_| self.show) {
+            return load(file);
+        }
+
         let begin = Instant::now();
         let mut sheet = Sheet::default();
-        if !self.show {
-            measure(&mut sheet)?;
-            sheet.runs.push(self.run(begin));
-        }
+        measure(&mut sheet)?;
+        sheet.runs.push(self.run(begin));
         Ok(sheet)
     }
 

@@ -21,7 +21,7 @@ use crate::origin;
 use crate::peers::{Name, Programs};
 use crate::pki::Pki;
 use crate::progress::Progress;
-use crate::report::{Figure, Sheet, load};
+use crate::report::{Figure, Sheet};
 use network::{RequestTimes, TABLE_I};
 use systems::{FunctionsPlace, FunctionsSystem, RunningFunctions};
 
@@ -73,9 +73,7 @@ pub fn run(arguments: &FunctionsArguments) -> Result<()> {
     let options = &arguments.options;
     let sheet = options.measured(|sheet| measure_all(arguments, sheet))?;
     if let Some(folder) = &options.svg {
-        let shown = options.earlier().filter(|_| options.show);
-        let shown = shown.map(|file| load(file)).transpose()?;
-        plot::draw(shown.as_ref().unwrap_or(&sheet), folder)?;
+        plot::draw(&sheet, folder)?;
     }
     sheet.publish(options, goals::HEAD, goals::of)
 }

@@ -163,11 +163,11 @@ impl Sheet {
         goals: impl FnOnce(&Self) -> Vec<SheetGoal>,
     ) -> Result<()> {
         let failed = self.failures.len();
-        let sheet = match options.earlier() {
-            Some(file) => self.after(load(file)?),
-            None => self,
-        };
+        let mut sheet = self;
         if let Some(file) = options.later() {
+            if let Some(earlier) = options.earlier() {
+                sheet = sheet.after(load(earlier)?);
+            }
             save(&sheet, file)?;
         }
 
