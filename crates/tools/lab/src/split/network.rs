@@ -1,7 +1,7 @@
 //! A client, a router with one system, and a server, each in a namespace.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -15,6 +15,13 @@ use crate::process::Process;
 use crate::topology::{Namespace, Plug, Topology};
 
 const CLIENT: &str = "10.78.1.2";
+/// Addresses of the client, from the first on.
+pub(super) const CLIENTS: [Ipv4Addr; 4] = [
+    Ipv4Addr::new(10, 78, 1, 2),
+    Ipv4Addr::new(10, 78, 1, 3),
+    Ipv4Addr::new(10, 78, 1, 4),
+    Ipv4Addr::new(10, 78, 1, 5),
+];
 const ROUTER: &str = "10.78.1.1";
 const ROUTER_FAR: &str = "10.78.2.1";
 const SERVER: &str = "10.78.2.2";
@@ -195,6 +202,10 @@ fn cables(topology: &Topology) -> Result<()> {
         let far = format!("{far}/24");
         let plug = |namespace, address| Plug { namespace, address };
         topology.cable(plug(one, &near), plug(other, &far))?;
+    }
+    let client = topology.namespace("client")?;
+    for address in &CLIENTS[1..] {
+        client.ip(&format!("addr add {address}/24 dev router\n"))?;
     }
     Ok(())
 }

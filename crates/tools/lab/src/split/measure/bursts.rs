@@ -9,6 +9,7 @@ use anyhow::Result;
 use super::downloads::timed;
 use super::{SplitMeasuring, SplitSystem};
 use crate::report::{Figure, median, quantile};
+use crate::split::network::CLIENTS;
 
 /// Numbers of connections. The last but one is as many as a forwarder has where 20,000 open files are the most.
 const BESIDE: [(usize, &str); 4] = [
@@ -39,15 +40,19 @@ impl SplitMeasuring<'_> {
     }
 
     fn bursts_beside(&mut self, connections: usize, case: &'static str) -> Result<()> {
-        let opened = (0..connections).map(|_| self.downloading());
+        // No client may hold more than half of the open files of a node.
+        let clients = CLIENTS.iter().cycle().take(connections);
+        let opened = clients.map(|client| self.downloading_from(*client));
         let mut open: Vec<TcpStream> = opened.collect::<Result<_>>()?;
+        let step = (connections / self.counts.bursts).max(1);
         let begin = Instant::now();
         let used = self.processor_time();
         let mut times = Vec::new();
         for index in 0..self.counts.bursts {
             let at = begin + EVERY * index as u32;
             thread::sleep(at.saturating_duration_since(Instant::now()));
-            times.push(timed(&mut open[index % connections], BURST)?);
+            // One that was closed in the meantime would be noticed.
+            times.push(timed(&mut open[index * step % connections], BURST)?);
         }
         for (name, share) in [("p10", 0.1), ("p90", 0.9)] {
             self.add(case, Figure::less(name, "ms"), quantile(&times, share));

@@ -1,13 +1,14 @@
 //! Downloads: by size, over new and kept connections; large ones, with and without offloads; over a lossy and long path.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use rustix::net::{RecvFlags, recv};
+use socket2::{Domain, Socket, Type};
 
-use super::SplitMeasuring;
+use super::{LIMIT, SplitMeasuring};
 use crate::origin::SIZED;
 use crate::report::{Figure, median, quantile};
 
@@ -111,6 +112,18 @@ impl SplitMeasuring<'_> {
     /// A connection that asks for bytes.
     pub(super) fn downloading(&self) -> Result<TcpStream> {
         let mut stream = self.connect()?;
+        stream.write_all(&[SIZED])?;
+        Ok(stream)
+    }
+
+    /// The same, from this address of the client.
+    pub(super) fn downloading_from(&self, client: Ipv4Addr) -> Result<TcpStream> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.bind(&SocketAddr::from((client, 0)).into())?;
+        socket.connect_timeout(&self.target.into(), LIMIT)?;
+        let mut stream = TcpStream::from(socket);
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LIMIT))?;
         stream.write_all(&[SIZED])?;
         Ok(stream)
     }
