@@ -11,11 +11,11 @@ use super::{SplitMeasuring, SplitSystem};
 use crate::report::{Figure, median, quantile};
 use crate::split::network::CLIENTS;
 
-/// Numbers of connections. The last but one is as many as a forwarder has where 20,000 open files are the most.
+/// Numbers of connections. The last but one is as many as a node takes where 20,000 open files are the most, some of which it keeps back.
 const BESIDE: [(usize, &str); 4] = [
     (100, "128 KB beside 100 connections"),
     (1000, "128 KB beside 1,000 connections"),
-    (9900, "128 KB beside 9,900 connections"),
+    (8500, "128 KB beside 8,500 connections"),
     (10_000, "128 KB beside 10,000 connections"),
 ];
 
