@@ -72,7 +72,7 @@ struct PartialContent {
     charge: Charge,
 }
 
-/// What became of a part.
+/// The content after a part was added.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AddedPart {
     /// It is kept, or there was no room for it.
@@ -198,7 +198,7 @@ impl Parts {
 
 impl PartTable {
     fn has_changed(&self, name: &ResourceName, asked: PartEpoch) -> bool {
-        // What is no longer known of may have been this one.
+        // A change that is older than the list may have been of this one.
         let since = usize::try_from(self.changes - asked.0).unwrap_or(usize::MAX);
         since > self.changed.len() || self.changed.iter().rev().take(since).any(|one| one == name)
     }

@@ -150,7 +150,7 @@ pub(crate) fn keyed(request: &Fields, unkeyed: &[HeaderName]) -> Option<String> 
 }
 
 /// A value of `Forwarded` (RFC 7239) without the addresses of clients and proxies, in which requests for one answer differ: a gateway writes that of
-/// its client. A quoted value that is cut leaves its rest, so that what it hides stays part of the key.
+/// its client. A quoted value that is cut leaves its rest, so that the hidden words stay part of the key.
 fn without_clients(forwarded: &str) -> String {
     let is_kept = |pair: &&str| {
         let name = pair.split('=').next().unwrap_or_default().trim();

@@ -187,7 +187,7 @@ impl Multipath {
         Poll::Pending
     }
 
-    /// Begins a long message whose turn has come, or drops what another way has brought.
+    /// Begins a long message whose turn has come, or drops one that another way has brought.
     fn begin_parked(&mut self) -> Option<Event> {
         for (index, way) in self.ways.iter_mut().enumerate() {
             let Some(parked) = way.parked.take() else {
@@ -243,7 +243,7 @@ impl Multipath {
                 .order
                 .goes_on(index, is_last)
                 .then_some(Event::Piece { data, is_last })),
-            // What no way brings is missing in the numbers.
+            // A message that no way brings leaves a hole in the sequence.
             Event::Lost(loss) if loss.reason == "aborted" => Ok(self.order.broken(index)),
             Event::Lost(_) => Ok(None),
             Event::Away(reason) => {
@@ -313,7 +313,7 @@ impl Order {
         if !is_new || self.waiting.contains_key(&sequence) {
             return;
         }
-        // Ways are of different lengths: what a longer one brings later may be before it.
+        // Ways differ in length: an earlier message may still come by a longer one.
         self.bytes += message.data.len();
         self.waiting.insert(sequence, message);
         self.since.get_or_insert_with(Instant::now);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{ClientConfig, Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+use quinn::{
+    ClientConfig, Connection, Endpoint, EndpointConfig, ServerConfig, TokioRuntime, TransportConfig,
+};
 use rustls::RootCertStore;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -41,6 +43,11 @@ pub(super) async fn pair(
     [(near.unwrap(), client), (far.unwrap(), server)]
 }
 
+/// Those of every connection, with this congestion control.
+fn settings(congestion: Congestion) -> Arc<TransportConfig> {
+    transport(None, BI_STREAMS, KEEP_ALIVE, Sizes::OWN, congestion)
+}
+
 fn client(authority: &CertificateDer<'static>, congestion: Congestion) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(authority.clone()).unwrap();
@@ -52,13 +59,7 @@ fn client(authority: &CertificateDer<'static>, congestion: Congestion) -> Client
 
     let crypto = QuicClientConfig::try_from(tls).unwrap();
     let mut config = ClientConfig::new(Arc::new(crypto));
-    config.transport_config(transport(
-        None,
-        BI_STREAMS,
-        KEEP_ALIVE,
-        Sizes::OWN,
-        congestion,
-    ));
+    config.transport_config(settings(congestion));
     config
 }
 
@@ -76,13 +77,7 @@ fn server(
 
     let crypto = QuicServerConfig::try_from(tls).unwrap();
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-    config.transport_config(transport(
-        None,
-        BI_STREAMS,
-        KEEP_ALIVE,
-        Sizes::OWN,
-        congestion,
-    ));
+    config.transport_config(settings(congestion));
     config
 }
 

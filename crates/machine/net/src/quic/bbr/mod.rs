@@ -59,7 +59,7 @@ const DOWN_ROUNDS: u32 = 2;
 /// BBRProbeRTTDuration.
 const ROUND_TRIP_TIME: Duration = Duration::from_millis(200);
 
-/// What the window is for.
+/// The purpose of the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// It grows as fast as it can until the path is full.

@@ -86,7 +86,7 @@ pub(crate) fn of(sheet: &Sheet) -> Vec<SheetGoal> {
             share(100_000),
         ),
     ];
-    // What the relay adds does not grow with the distance.
+    // The relay's own time does not grow with the distance.
     for way in 0..3 {
         let case = ping_case(way);
         let words = format!("{case}, of the indirect path's");

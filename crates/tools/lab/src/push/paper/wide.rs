@@ -49,7 +49,7 @@ const RATE: Rate = Rate {
     queue_bytes: 500_000,
 };
 
-/// How much a distance varies, up and down: half of what the gap between two messages may.
+/// How much a distance varies, up and down: half of the variation that the gap between two messages may have.
 const JITTER: Duration = Duration::from_millis(2);
 
 /// The ways of the table: from, by, to.
@@ -175,7 +175,7 @@ impl WideArea {
     fn receivers(&mut self, counts: PaperCounts, sheet: &mut Sheet) -> Result<()> {
         let relay = self.relays[1].at;
         let joining = self.joining_node()?;
-        // Where their link is the limit, what waits before it has to be taken after the end.
+        // Where their link is the limit, the queue before it has to be taken after the end.
         let each = (EACH, "each", relay, WINDOW / 4);
         let joined = (JOINED, "joined", joining, WINDOW);
         for (case, channel, at, window) in [each, joined] {
