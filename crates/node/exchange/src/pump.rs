@@ -94,6 +94,49 @@ pub fn pump<'a, S: Source>(
     outgoing: &'a mut Outgoing,
     direction: Direction<'a>,
 ) -> impl Future<Output = Result<(), Broken>> {
+    watched::<S, BrokenOff>(incoming, outgoing, direction)
+}
+
+/// The same for the content of an answer, whose reader may be gone while nothing is sent to it.
+///
+/// # Errors
+/// A side broke, was silent for too long, or the reader is gone.
+pub fn pump_answer<'a, S: Source>(
+    incoming: &'a mut S,
+    outgoing: &'a mut Outgoing,
+    direction: Direction<'a>,
+) -> impl Future<Output = Result<(), Broken>> {
+    watched::<S, ReaderGone>(incoming, outgoing, direction)
+}
+
+/// The end of a direction that is seen on the side to which nothing is sent for now.
+trait Watch {
+    fn ended(outgoing: &mut Outgoing) -> impl Future<Output = Reset>;
+}
+
+/// Of a tunnel: a side that has ended its own bytes may read on.
+struct BrokenOff;
+
+/// Of an answer.
+struct ReaderGone;
+
+impl Watch for BrokenOff {
+    fn ended(outgoing: &mut Outgoing) -> impl Future<Output = Reset> {
+        outgoing.broken()
+    }
+}
+
+impl Watch for ReaderGone {
+    fn ended(outgoing: &mut Outgoing) -> impl Future<Output = Reset> {
+        outgoing.gone()
+    }
+}
+
+fn watched<'a, S: Source, W: Watch>(
+    incoming: &'a mut S,
+    outgoing: &'a mut Outgoing,
+    direction: Direction<'a>,
+) -> impl Future<Output = Result<(), Broken>> {
     let mut pump = Pump {
         incoming,
         outgoing,
@@ -112,7 +155,7 @@ pub fn pump<'a, S: Source>(
             if read == Read::Nothing {
                 // Gathered bytes must not wait for more.
                 pump.flush().await?;
-                read = pump.wait().await?;
+                read = pump.wait::<W>().await?;
             }
             match read {
                 Read::Data => pump.write().await?,
@@ -202,12 +245,12 @@ impl<S: Source> Pump<'_, S> {
 
     /// Waits for the next frame. The other side may also break meanwhile, or say that it has all it wants (RFC 9113, 8.1), which is its end
     /// of this direction.
-    fn wait(&mut self) -> impl Future<Output = Result<Read, Broken>> {
+    fn wait<W: Watch>(&mut self) -> impl Future<Output = Result<Read, Broken>> {
         Waiting {
             incoming: self.incoming,
             slot: &mut self.slot,
             from: self.direction.from,
-            broken: self.outgoing.broken(),
+            broken: W::ended(self.outgoing),
         }
     }
 

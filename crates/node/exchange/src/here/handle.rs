@@ -16,7 +16,7 @@ use super::feed::{FeedOwner, OpenFeed};
 use crate::carried::Carried;
 use crate::failed::{Failed, Unanswered};
 use crate::message;
-use crate::pump::{Direction, pump};
+use crate::pump::{Direction, pump_answer};
 use crate::reach::plug_request;
 use crate::reach::progress::AnswerProgress;
 
@@ -199,7 +199,7 @@ async fn send(
         moved: &exchange.counters().target_to_client,
         rules: None,
     };
-    let pumped = pump(&mut content, outgoing, direction).await;
+    let pumped = pump_answer(&mut content, outgoing, direction).await;
     pumped.map_err(|broken| {
         outgoing.reset(broken.reset);
         broken.reason()

@@ -13,7 +13,7 @@ use super::answer::{Answer, Upload};
 use super::attempt::{Request, silence_of};
 use super::interrupted::Interrupted;
 use super::returning;
-use crate::pump::{Direction, meanwhile, pump, silence};
+use crate::pump::{Direction, meanwhile, pump_answer, silence};
 use crate::reach::cause;
 
 impl Request<'_> {
@@ -87,7 +87,7 @@ impl Request<'_> {
             moved: &self.routed.exchange.counters().target_to_client,
             rules: Some(&*self.routed.snapshot),
         };
-        let mut download = pin!(pump(incoming, outgoing, direction));
+        let mut download = pin!(pump_answer(incoming, outgoing, direction));
         loop {
             tokio::select! {
                 biased;

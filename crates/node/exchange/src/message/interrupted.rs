@@ -11,7 +11,7 @@ use hermes_plug::target::Target;
 use hermes_rules::retry::Outcome;
 
 use crate::message::hedge::{Responded, attempt};
-use crate::pump::{Direction, pump, silence};
+use crate::pump::{Direction, pump_answer, silence};
 use crate::reach::retry::Tries;
 use crate::reach::verdict;
 
@@ -153,7 +153,7 @@ impl Interrupted<'_> {
         {
             return self.part_of(incoming, outgoing).await;
         }
-        pump(incoming, outgoing, direction).await
+        pump_answer(incoming, outgoing, direction).await
     }
 
     /// Delivers a part that others follow; its end counts as a broken response.
