@@ -21,6 +21,9 @@ const TIME: Duration = Duration::from_secs(30);
 /// Bytes that the link holds without a queue.
 const PRODUCT: f64 = 25_000.0;
 
+/// Bursts that are none.
+const AT_ONCE: Duration = Duration::from_micros(1);
+
 /// One direction of a link.
 struct Bottleneck {
     /// In bytes.
@@ -86,8 +89,9 @@ impl LinkState {
     }
 }
 
-/// Carries packets over a link, in order.
-fn carry(link: Arc<Bottleneck>, from: Arc<Carrier>, to: Arc<Carrier>) {
+/// Carries packets over a link, in order, and gives them to the receiver in bursts that are so far apart.
+fn carry(link: Arc<Bottleneck>, from: Arc<Carrier>, to: Arc<Carrier>, apart: Duration) {
+    let begin = Instant::now();
     let (arrivals, mut arriving) = mpsc::unbounded_channel::<(Instant, Bytes)>();
     tokio::spawn(async move {
         let mut packets = Vec::new();
@@ -101,7 +105,9 @@ fn carry(link: Arc<Bottleneck>, from: Arc<Carrier>, to: Arc<Carrier>) {
     });
     tokio::spawn(async move {
         while let Some((at, packet)) = arriving.recv().await {
-            sleep_until(at).await;
+            let bursts = at.duration_since(begin).div_duration_f64(apart).ceil();
+            let burst = begin + apart.mul_f64(bursts);
+            sleep_until(burst.max(at)).await;
             to.give([packet]);
         }
     });
@@ -110,9 +116,20 @@ fn carry(link: Arc<Bottleneck>, from: Arc<Carrier>, to: Arc<Carrier>) {
 type Ends = [(Connection, Endpoint); 2];
 
 async fn connect(congestion: Congestion, out: &Arc<Bottleneck>, back: &Arc<Bottleneck>) -> Ends {
-    let mut ways = [out.clone(), back.clone()].into_iter();
+    connect_apart(congestion, out, back, AT_ONCE).await
+}
+
+/// The same, whose acknowledgements come in bursts.
+async fn connect_apart(
+    congestion: Congestion,
+    out: &Arc<Bottleneck>,
+    back: &Arc<Bottleneck>,
+    apart: Duration,
+) -> Ends {
+    let mut ways = [(out.clone(), AT_ONCE), (back.clone(), apart)].into_iter();
     simulation::pair(congestion, |from, to| {
-        carry(ways.next().unwrap(), from, to);
+        let (link, apart) = ways.next().unwrap();
+        carry(link, from, to, apart);
     })
     .await
 }
@@ -125,7 +142,10 @@ struct Flow {
 
 impl Flow {
     async fn begin(congestion: Congestion, out: &Arc<Bottleneck>, back: &Arc<Bottleneck>) -> Self {
-        let ends = connect(congestion, out, back).await;
+        Self::over(connect(congestion, out, back).await)
+    }
+
+    fn over(ends: Ends) -> Self {
         let (client, server) = (ends[0].0.clone(), ends[1].0.clone());
         let received = Arc::<Mutex<u64>>::default();
         let count = received.clone();
@@ -214,4 +234,30 @@ async fn an_application_that_does_not_fill_the_path_has_a_small_window() {
     }
     let window = ends[0].0.stats().path.cwnd;
     assert!(window < 4 * super::INITIAL, "{window}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_holds_its_acknowledgements_back_makes_no_one_believe_in_a_faster_path() {
+    for apart in [300, 1000].map(Duration::from_millis) {
+        let out = Bottleneck::new(100.0, 0.0);
+        let back = Bottleneck::new(100.0, 0.0);
+        let ends = connect_apart(Congestion::Bbr, &out, &back, apart).await;
+        let sender = ends[0].0.clone();
+        let flow = Flow::over(ends);
+        let begin = Instant::now();
+        let mut most = 0;
+        while begin.elapsed() < TIME {
+            sleep(DELAY).await;
+            most = most.max(sender.stats().path.cwnd);
+        }
+        let share = flow.received() / (RATE * TIME.as_secs_f64());
+        println!("{apart:?}: {share} {most} {:?}", out.mean_wait());
+        // Some three times of all that is on its way in the longest round trip that it ever saw.
+        let round_trip = 2 * DELAY + apart;
+        assert!(
+            most as f64 <= 3.0 * RATE * round_trip.as_secs_f64(),
+            "{apart:?}: {most}"
+        );
+        assert!(share > 0.5, "{apart:?}: {share}");
+    }
 }
