@@ -282,10 +282,27 @@ impl Publisher {
     /// # Errors
     /// When the broker refused a message.
     pub(super) fn end_batches(&mut self) -> Result<()> {
-        if self.system == PushSystem::Hermes {
-            self.stream.write_all(b"0\r\n\r\n")?;
+        match self.system {
+            PushSystem::Hermes => {
+                self.stream.write_all(b"0\r\n\r\n")?;
+                self.answer()
+            }
+            PushSystem::Nats => self.flush(),
         }
-        self.answer()
+    }
+
+    /// Waits until NATS has taken all. Where something that it says is not read, such as its own PING, the end of the connection is a reset, and
+    /// what it has not read yet is lost.
+    fn flush(&mut self) -> Result<()> {
+        self.stream.write_all(b"PING\r\n")?;
+        loop {
+            let line = read_to(&mut self.stream, b"\r\n")?;
+            match line.trim_end() {
+                "PONG" => return Ok(()),
+                "PING" => self.stream.write_all(b"PONG\r\n")?,
+                other => bail!("NATS says {other}"),
+            }
+        }
     }
 }
 
