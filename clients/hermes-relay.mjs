@@ -101,12 +101,17 @@ export class Channel {
 
   /**
    * Subscribes: an asynchronous iterator of messages, `{ seq, at, type, topic, data, text() }`, of losses, `{ gap, reason }`, in which a gap of 0 is one of
-   * unknown length, and of the end, `{ end, text }`. `wish`: `timeout` in seconds, `from`, a position, `signal`, and `opened`, which is called
-   * each time the relay has begun to listen: what is published from then on comes. A message that is too long for the relay to keep comes in
+   * unknown length, and of the end, `{ end, text }`. `wish`: `timeout` in seconds, `from`, a position, `signal`, `opened`, which is called
+   * each time the relay has begun to listen: what is published from then on comes, and `away`, each time the way breaks off; `share`,
+   * "K/N", for a share of the messages alone, and `ways`, other URLs of the channel, by the next of which the subscription goes on where
+   * one breaks off. A message that is too long for the relay to keep comes in
    * pieces: all but the last have `more: true`, and the first alone has `seq`, `type` and `topic`.
    */
   async *subscribe(wish = {}) {
     const state = { seen: new Map(), at: wish.from, channel: this.url, location: undefined, heartbeat: 15, isOver: false, isMoved: false };
+    const ways = [...(wish.ways ?? [])].map((way) => new URL(way, this.url));
+    // Each is tried before the first attempt has failed.
+    let untried = ways.length;
     let wait = FIRST_WAIT;
     try {
       while (!state.isOver) {
@@ -116,8 +121,9 @@ export class Channel {
             yield event;
           }
         } catch (error) {
+          if (wish.signal?.aborted) throw error;
           // A first attempt that fails is a mistake rather than a network that comes and goes.
-          if (wish.signal?.aborted || state.at === undefined) throw error;
+          if (state.at === undefined && (untried-- <= 0 || error instanceof RelayError)) throw error;
           if (error instanceof RelayError && error.status < 500 && error.status !== 429) {
             // The subscription is over. What was missed since is told by the next one, if there may be one.
             if (state.location === undefined) throw error;
@@ -130,8 +136,11 @@ export class Channel {
           state.isMoved = false;
           continue;
         }
+        if (state.isOver) break;
+        wish.away?.();
+        changeWay(state, ways);
         // Not all come again at the same time.
-        if (!state.isOver) await sleep(wait * (0.5 + Math.random()), wish.signal);
+        await sleep(wait * (0.5 + Math.random()), wish.signal);
         wait = Math.min(2 * wait, LAST_WAIT);
       }
     } finally {
@@ -144,6 +153,7 @@ export class Channel {
     const members = [];
     if (wish.timeout !== undefined) members.push(`timeout=${wish.timeout}`);
     if (state.at !== undefined) members.push(`from="${state.at}"`);
+    if (wish.share !== undefined) members.push(`share=${quoted(wish.share)}`);
     const headers = { ...this.headers, accept: NATIVE };
     if (members.length > 0) headers["hermes-subscribe"] = members.join(", ");
     const abort = new AbortController();
@@ -243,7 +253,7 @@ export class Channel {
       }
     } catch (error) {
       // The relay cannot be reached: the first one may know where the channel is now.
-      if (!isOpen && !(error instanceof RelayError) && state.channel.href !== this.url.href) {
+      if (!isOpen && wish.ways === undefined && !(error instanceof RelayError) && state.channel.href !== this.url.href) {
         state.channel = this.url;
         state.location = undefined;
       }
@@ -510,6 +520,15 @@ function dictionary(text) {
     else members[key] = Number.isNaN(Number(value)) ? value : Number(value);
   }
   return members;
+}
+
+/** Goes by the next way, where there are several. The subscription is the same. */
+function changeWay(state, ways) {
+  const next = ways.shift();
+  if (next === undefined) return;
+  ways.push(state.channel);
+  state.channel = next;
+  if (state.location !== undefined) state.location = new URL(state.location.pathname + state.location.search, next);
 }
 
 /** The channel of a subscription's URL. */

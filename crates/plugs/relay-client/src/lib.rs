@@ -42,6 +42,7 @@ mod receiving;
 mod seal;
 mod signing;
 mod subscription;
+mod ways;
 
 pub use channel::Channel;
 pub use error::ClientError;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_certified::{Approval, Statement};
 use hermes_proto::capsule::CapsuleDecoder;
 use hermes_proto::relay::fields::{SUBSCRIBE, Subscribe, Subscribed};
-use hermes_proto::relay::{Adu, End, MAX_BESIDE, MEDIA_TYPE, Position, RelayFrame};
+use hermes_proto::relay::{Adu, End, MAX_BESIDE, MEDIA_TYPE, Position, RelayFrame, Stripe};
 use http::{HeaderValue, Request, Uri, header};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -18,6 +18,7 @@ use crate::error::ClientError;
 use crate::event::{Event, Loss};
 use crate::receiving::Receiving;
 use crate::signing;
+use crate::ways::Ways;
 
 /// Bytes of one capsule: the longest message and all that stands beside it.
 #[doc(alias = "bound")]
@@ -51,7 +52,7 @@ pub struct Wish {
 /// A subscription.
 #[derive(Debug)]
 pub struct Subscription {
-    channel: Channel,
+    ways: Ways,
     wish: Wish,
     receiving: Receiving,
     /// The channel: another one than at first, once it has moved.
@@ -91,6 +92,11 @@ impl Subscription {
     /// Subscribes to this channel: begins with the first event that is asked for.
     #[must_use]
     pub fn new(channel: Channel, wish: Wish) -> Self {
+        Self::by(Ways::one(channel), wish)
+    }
+
+    fn by(ways: Ways, wish: Wish) -> Self {
+        let channel = &ways.channel;
         Self {
             receiving: Receiving::new(channel.clone()),
             url: channel.url.clone(),
@@ -106,9 +112,14 @@ impl Subscription {
             },
             events: VecDeque::new(),
             is_over: false,
-            channel,
+            ways,
             wish,
         }
+    }
+
+    /// Subscribes to a share of this channel by the first of these ways, of which there is one at least; where it breaks off, by the next.
+    pub(crate) fn of_share(channels: Vec<Channel>, wish: Wish, share: Stripe) -> Self {
+        Self::by(Ways::of_share(channels, share), wish)
     }
 
     /// The next event; `None` once the subscription is over. May be dropped and called anew without a loss.
@@ -163,9 +174,12 @@ impl Subscription {
                     return Err(ClientError::Away(reason));
                 }
                 // Where it began may know better, after a while.
-                self.url = self.channel.url.clone();
+                self.url = self.ways.channel.url.clone();
                 self.start_over();
                 self.broken(reason);
+            }
+            Err(Trouble::Failed(ClientError::Away(_))) if !was_open && self.ways.has_untried() => {
+                self.change_way();
             }
             Err(Trouble::Failed(error)) if !was_open => {
                 self.is_over = true;
@@ -184,11 +198,12 @@ impl Subscription {
 
     async fn attempt(&mut self) -> Result<(), Trouble> {
         // One connection for each stream: on HTTP/1.1, another request would wait for its end.
-        let mut connection = Connection::to(&self.channel, &self.url).await?;
+        let mut connection = Connection::to(&self.ways.channel, &self.url).await?;
         let wish = Subscribe {
             timeout: self.wish.timeout,
             from: self.at,
             receivers: None,
+            share: self.ways.share,
         };
         let mut request = Request::new(empty());
         let target = self.path.parse();
@@ -199,7 +214,8 @@ impl Subscription {
         if let Some(value) = wish.value() {
             headers.insert(SUBSCRIBE, value);
         }
-        if let (Some(key), Some(_)) = (&self.channel.signing, self.channel.keys.receiver) {
+        if let (Some(key), Some(_)) = (&self.ways.channel.signing, self.ways.channel.keys.receiver)
+        {
             let approve = self.wish.approve.as_ref().map(Approval::value);
             let statement = Statement {
                 method: "GET",
@@ -369,7 +385,7 @@ impl Subscription {
         self.stream = None;
         self.path = path(&there);
         self.url = there;
-        self.other = Some(self.channel.url.clone()).filter(|first| *first != self.url);
+        self.other = Some(self.ways.channel.url.clone()).filter(|first| *first != self.url);
         // A subscription waits there: others come at other times.
         self.waits.pause = Some(Duration::from_millis(fastrand::u64(..SPREAD)));
     }
@@ -387,10 +403,20 @@ impl Subscription {
         self.path = channel_path(&self.url);
     }
 
+    /// Goes by the next way, where there are several. The subscription is the same.
+    fn change_way(&mut self) {
+        if let Some(before) = self.ways.change()
+            && self.url == before.url
+        {
+            self.url = self.ways.channel.url.clone();
+        }
+    }
+
     fn broken(&mut self, reason: String) {
         self.receiving.coming = None;
         self.stream = None;
         self.events.push_back(Event::Away(reason));
+        self.change_way();
         let wait = self.waits.next;
         // Not all come again at the same time.
         self.waits.pause = Some(wait.mul_f32(0.5 + fastrand::f32()));

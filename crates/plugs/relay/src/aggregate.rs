@@ -209,6 +209,8 @@ fn onward_head(head: &RequestHead, wish: &Subscribe) -> RequestHead {
     let wish = Subscribe {
         from: None,
         receivers: Some(wish.receivers.unwrap_or(1)),
+        // Each receiver has a share of its own here.
+        share: None,
         ..*wish
     };
     if let Some(value) = wish.value() {

@@ -158,7 +158,7 @@ impl Channel {
             return Err(Unpublished::Passing);
         }
         if draft.how.is_reliable {
-            let room = state.check_room(draft.cost());
+            let room = state.check_room(state.sequence + 1, draft.cost());
             room.map_err(Unpublished::NoRoom)?;
         }
 
@@ -328,8 +328,8 @@ impl State {
         all
     }
 
-    fn check_room(&self, cost: usize) -> Result<(), NoRoom> {
-        let has_room = |known: &WorkerShare| known.share.lock().has_room(cost);
+    fn check_room(&self, sequence: u64, cost: usize) -> Result<(), NoRoom> {
+        let has_room = |known: &WorkerShare| known.share.lock().has_room(sequence, cost);
         if self.shares.iter().all(has_room) {
             return Ok(());
         }

@@ -16,7 +16,7 @@ use hermes_proto::relay::fields::{Delivered, Publish};
 use hermes_proto::relay::{Adu, MAX_BESIDE, RelayFrame};
 use http::StatusCode;
 
-use crate::account::{Account, Charge};
+use crate::account::{Account, Arrival};
 use crate::certified::{Claim, ClaimedMessage, check_digest};
 use crate::channel::{Channel, Draft, LongHead, NoRoom, Publisher, Unpublished};
 use crate::moves::forward;
@@ -95,15 +95,15 @@ impl Publishing<'_> {
             return Err(self.too_long(most).into());
         }
         let mut data = BytesMut::new();
-        let mut charges = Vec::new();
+        let mut arrival = self.owner.arrival();
         while let Some(piece) = self.piece(content).await? {
-            charges.push(self.charged(piece.len())?);
+            arrives(&mut arrival, piece.len())?;
             data.extend_from_slice(&piece);
             if data.len() > self.limit {
                 if most == self.limit as u64 {
                     return Err(self.too_long(most).into());
                 }
-                drop(charges);
+                drop(arrival);
                 return self.long(content, data.freeze()).await;
             }
         }
@@ -204,8 +204,9 @@ impl Publishing<'_> {
             is_exact: true,
             ..Delivered::default()
         };
+        let mut arrival = self.owner.arrival();
         while let Some(piece) = self.piece(content).await? {
-            let _charge = self.charged(piece.len())?;
+            arrives(&mut arrival, piece.len())?;
             decoder.push(piece);
             while let Some(capsule) = decoder.next().map_err(malformed)? {
                 let frame = RelayFrame::decode(&capsule).map_err(malformed)?;
@@ -215,6 +216,8 @@ impl Publishing<'_> {
                     add(&mut total, &delivered);
                 }
             }
+            // The beginning of a message stays until all of it is there.
+            arrival.shrink_to(decoder.buffered());
         }
         decoder.finish().map_err(malformed)?;
         Ok(total)
@@ -302,12 +305,16 @@ impl Publishing<'_> {
             Some(Err(error)) => Err(Refusal::client_gone(error.to_string())),
         }
     }
+}
 
-    fn charged(&self, bytes: usize) -> Result<Charge, Refusal> {
-        self.owner.charge(bytes).ok_or_else(|| {
-            let details = "too many bytes of messages wait for this user, or in all";
-            Refusal::new(ProxyError::ConnectionLimitReached, details)
-        })
+/// Counts bytes that have come.
+fn arrives(arrival: &mut Arrival, bytes: usize) -> Result<(), Refusal> {
+    match arrival.grow(bytes) {
+        true => Ok(()),
+        false => {
+            let details = "too many bytes of messages arrive from this user, or wait in all";
+            Err(Refusal::new(ProxyError::ConnectionLimitReached, details))
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use hermes_proto::relay::{Gap, GapReason};
+use hermes_proto::relay::{Gap, GapReason, Stripe};
 
 use crate::account::Account;
 use crate::message::{Message, Part};
@@ -29,6 +29,8 @@ pub(crate) struct Queue {
     members: HashMap<MemberId, Member>,
     /// Members that are relays.
     relays: usize,
+    /// Members that get a share of the messages alone.
+    striped: usize,
     /// The index of the latest message of each topic that waits.
     topics: HashMap<Bytes, u64>,
     next_member: u64,
@@ -110,6 +112,8 @@ struct Member {
     takes_pieces: bool,
     /// The long message of which it gets the pieces that come.
     follows: Option<u64>,
+    /// The only messages that are for it.
+    stripe: Option<Stripe>,
 }
 
 /// Messages that a member has lost.
@@ -137,6 +141,7 @@ impl Queue {
             skips: VecDeque::new(),
             takes_pieces: false,
             follows: None,
+            stripe: None,
         };
         self.members.insert(id, member);
         id
@@ -148,6 +153,7 @@ impl Queue {
             return;
         };
         self.relays -= usize::from(member.receivers.is_some());
+        self.striped -= usize::from(member.stripe.is_some());
         member.owner.remove(member.bytes);
         for index in member.next..self.end() {
             if member.awaits(index) {
@@ -157,9 +163,10 @@ impl Queue {
         self.drop_taken();
     }
 
-    /// Whether each member has room for a message of this cost.
-    pub(crate) fn has_room(&self, cost: usize) -> bool {
-        self.members.values().all(|member| member.has_room(cost))
+    /// Whether each member that is to get the message of this number has room for its cost.
+    pub(crate) fn has_room(&self, sequence: u64, cost: usize) -> bool {
+        let mut members = self.members.values();
+        members.all(|member| !member.wants(sequence) || member.has_room(cost))
     }
 
     /// Adds a message for all members that have room for it, or for all.
@@ -172,7 +179,12 @@ impl Queue {
         let index = self.end();
         let mut dropped = Vec::new();
         let mut without_room = Vec::new();
+        let mut not_for = Vec::new();
         for (&id, member) in &mut self.members {
+            if !member.wants(message.sequence) {
+                not_for.push(id);
+                continue;
+            }
             if room == Room::Unknown
                 && !member.has_room(cost)
                 && member.bounds.overflow == Overflow::Oldest
@@ -189,14 +201,19 @@ impl Queue {
             self.release(index);
         }
 
-        let left = self.members.len() - without_room.len();
-        let mut enqueued = self.receivers();
+        let left = self.members.len() - without_room.len() - not_for.len();
+        let mut enqueued = self.receivers_of(message.sequence);
         // A message that no one gets has no index, so that there is none to pass over.
         let span = u64::from(left > 0);
         for id in without_room {
             if let Some(member) = self.members.get_mut(&id) {
                 enqueued.enqueued -= member.weight();
                 member.skip(index, span);
+            }
+        }
+        for id in not_for {
+            if let Some(member) = self.members.get_mut(&id) {
+                member.pass_over(index, span);
             }
         }
         if left > 0 {
@@ -206,17 +223,35 @@ impl Queue {
         enqueued
     }
 
-    /// The receivers of a message for which all have room.
+    /// The receivers of a message for which all have room; of one who has several ways, each counts.
     pub(crate) fn receivers(&self) -> Enqueued {
-        let mut all = Enqueued::default();
-        if self.relays == 0 {
-            all.receivers = self.members.len() as u64;
-        } else {
-            all.receivers = self.members.values().map(Member::weight).sum();
-            all.has_relays = true;
+        self.receivers_where(|_| true)
+    }
+
+    /// The receivers of the message of this number, if all have room.
+    fn receivers_of(&self, sequence: u64) -> Enqueued {
+        match self.striped {
+            0 => self.receivers(),
+            _ => self.receivers_where(|member| member.wants(sequence)),
         }
-        all.enqueued = all.receivers;
-        all
+    }
+
+    fn receivers_where(&self, is_one: impl Fn(&Member) -> bool) -> Enqueued {
+        let receivers = match self.relays + self.striped {
+            0 => self.members.len() as u64,
+            _ => {
+                let members = self.members.values();
+                members
+                    .filter(|member| is_one(member))
+                    .map(Member::weight)
+                    .sum()
+            }
+        };
+        Enqueued {
+            receivers,
+            enqueued: receivers,
+            has_relays: self.relays > 0,
+        }
     }
 
     /// A relay has said how many receivers it has.
@@ -243,6 +278,15 @@ impl Queue {
         }
     }
 
+    /// The member gets these messages alone from here on; all, if there is no share.
+    pub(crate) fn stripe(&mut self, id: MemberId, stripe: Option<Stripe>) {
+        if let Some(member) = self.members.get_mut(&id) {
+            let before = std::mem::replace(&mut member.stripe, stripe);
+            self.striped -= usize::from(before.is_some());
+            self.striped += usize::from(stripe.is_some());
+        }
+    }
+
     /// Whether each member that is to get this piece has room for it.
     pub(crate) fn has_room_for(&self, piece: &Message) -> bool {
         let cost = piece.cost();
@@ -253,7 +297,7 @@ impl Queue {
     /// Adds a piece of a long message, for those who have had all before it. Others lose the message, and are told so once.
     pub(crate) fn push_piece(&mut self, piece: &Arc<Message>) -> Enqueued {
         let index = self.end();
-        let mut enqueued = self.receivers();
+        let mut enqueued = self.receivers_of(piece.sequence);
         let is_to_get = |member: &&Member| member.is_to_get(piece);
         let left = self.members.values().filter(is_to_get).count();
         let span = u64::from(left > 0);
@@ -264,6 +308,8 @@ impl Queue {
                     Part::First | Part::Further => Some(piece.sequence),
                     Part::Whole | Part::Last | Part::Abort => None,
                 };
+            } else if !member.wants(piece.sequence) {
+                member.pass_over(index, span);
             } else {
                 enqueued.enqueued -= member.weight();
                 match piece.part {
@@ -501,10 +547,15 @@ impl Member {
         self.next <= index && !self.skips.iter().any(passes)
     }
 
+    /// Whether the message of this number is for it.
+    fn wants(&self, sequence: u64) -> bool {
+        self.stripe.is_none_or(|stripe| stripe.has(sequence))
+    }
+
     /// Whether a piece of a long message is for it.
     fn is_to_get(&self, piece: &Message) -> bool {
         match piece.part {
-            Part::First | Part::Whole => self.takes_pieces,
+            Part::First | Part::Whole => self.takes_pieces && self.wants(piece.sequence),
             Part::Further | Part::Last | Part::Abort => self.follows == Some(piece.sequence),
         }
     }
@@ -533,7 +584,7 @@ impl Member {
         self.skips.push_back(Skip { at, span, gap });
     }
 
-    /// It passes over a piece of a message whose beginning it has not.
+    /// It passes over a message that comes by another way, or a piece of one whose beginning it has not.
     fn pass_over(&mut self, at: u64, span: u64) {
         match self.skips.back_mut() {
             Some(last) if last.at + last.span == at => last.span += span,

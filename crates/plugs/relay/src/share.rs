@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use hermes_plug::feed::FEED_BYTES;
-use hermes_proto::relay::{End, Gap};
+use hermes_proto::relay::{End, Gap, Stripe};
 
 use crate::account::Account;
 use crate::form::{EventStream, Form, Word};
@@ -162,9 +162,9 @@ impl Share {
         self.queue.tell(member, gap);
     }
 
-    /// Whether all have room for a message of this cost.
-    pub(crate) fn has_room(&self, cost: usize) -> bool {
-        self.queue.has_room(cost)
+    /// Whether all who are to get the message of this number have room for its cost.
+    pub(crate) fn has_room(&self, sequence: u64, cost: usize) -> bool {
+        self.queue.has_room(sequence, cost)
     }
 
     /// Adds a message; who has to be woken for it.
@@ -194,6 +194,11 @@ impl Share {
     /// Says whether the stream of a subscription takes long messages, from the next one on.
     pub(crate) fn takes_pieces(&mut self, member: MemberId, takes: bool) {
         self.queue.takes_pieces(member, takes);
+    }
+
+    /// Gives a subscription a share of the messages alone, or all.
+    pub(crate) fn stripe(&mut self, member: MemberId, stripe: Option<Stripe>) {
+        self.queue.stripe(member, stripe);
     }
 
     /// Ends a subscription behind what waits for it.

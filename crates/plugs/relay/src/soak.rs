@@ -268,7 +268,7 @@ impl Week {
         }
         match reader.subscription.attach() {
             Some(stream) => {
-                reader.has_resumed |= !reader.subscription.recover(Some(reader.at));
+                reader.has_resumed |= !reader.subscription.recover(Some(reader.at), None);
                 reader.stream = Some(stream);
                 self.count("came again");
             }
@@ -279,7 +279,11 @@ impl Week {
                 let anew = self.subscribe(self.homes[channel], channel, None).unwrap();
                 let mut share = anew.share.lock();
                 let sequence = share.position(anew.member).unwrap();
-                let gap = missed(before, anew.channel.epoch, sequence);
+                let at = Position {
+                    epoch: anew.channel.epoch,
+                    sequence,
+                };
+                let gap = missed(before, at, None);
                 drop(share.take_others());
                 drop(share);
                 let reader = &mut self.readers[index];
@@ -342,7 +346,7 @@ impl Week {
             let reader = &mut self.readers[index];
             let before = std::mem::replace(&mut reader.subscription, held);
             reader.stream = reader.subscription.attach();
-            let is_whole = reader.subscription.recover(Some(reader.at));
+            let is_whole = reader.subscription.recover(Some(reader.at), None);
             // All had been read: behind the last message there are only losses, if anything.
             reader.has_resumed |= !is_whole;
             self.relays[home].remove(&before);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hermes_plug::Opener;
-use hermes_proto::relay::{End, Gap, GapReason, Position};
+use hermes_proto::relay::{End, Gap, GapReason, Position, Stripe};
 use parking_lot::Mutex;
 
 use crate::account::Account;
@@ -78,6 +78,11 @@ impl Subscription {
         self.share.lock().takes_pieces(self.member, takes);
     }
 
+    /// Gets a share of the messages alone, or all.
+    pub(crate) fn stripe(&self, stripe: Option<Stripe>) {
+        self.share.lock().stripe(self.member, stripe);
+    }
+
     /// A stream takes it; its number, unless the subscription is over.
     pub(crate) fn attach(&self) -> Option<u64> {
         self.times.lock().away_since = None;
@@ -91,8 +96,8 @@ impl Subscription {
         }
     }
 
-    /// Says to the next stream which messages the subscriber has missed, whose last one was `from`; whether it has missed none.
-    pub(crate) fn recover(&self, from: Option<Position>) -> bool {
+    /// Says to the next stream which messages of its share the subscriber has missed, whose last one was `from`; whether it has missed none.
+    pub(crate) fn recover(&self, from: Option<Position>, stripe: Option<Stripe>) -> bool {
         let mut share = self.share.lock();
         let Some(sent) = share.position(self.member) else {
             return false;
@@ -105,8 +110,15 @@ impl Subscription {
         let own = self.channel.epoch;
         let begun = self.begun.filter(|begun| begun.epoch != own);
         let gap = match begun.filter(|begun| begun.epoch == from.epoch) {
-            Some(begun) => missed(from, begun.epoch, begun.sequence),
-            None => missed(from, own, sent),
+            Some(begun) => missed(from, begun, stripe),
+            None => missed(
+                from,
+                Position {
+                    epoch: own,
+                    sequence: sent,
+                },
+                stripe,
+            ),
         };
         if let Some(gap) = gap {
             share.tell(self.member, gap);
@@ -172,15 +184,18 @@ impl Ending {
     }
 }
 
-/// The messages that a subscriber misses whose last one was `from`, if the channel goes on behind the message `sent`.
-pub(crate) fn missed(from: Position, epoch: u32, sent: u64) -> Option<Gap> {
-    if from.epoch != epoch || from.sequence > sent {
+/// The messages that a subscriber misses whose last one was `from`, if the channel goes on at this position: all, or those of a share.
+pub(crate) fn missed(from: Position, at: Position, stripe: Option<Stripe>) -> Option<Gap> {
+    if from.epoch != at.epoch || from.sequence > at.sequence {
         return Some(Gap {
             count: 0,
             reason: GapReason::Restarted,
         });
     }
-    let count = sent - from.sequence;
+    let count = match stripe {
+        Some(stripe) => stripe.count(from.sequence, at.sequence),
+        None => at.sequence - from.sequence,
+    };
     (count > 0).then_some(Gap {
         count,
         reason: GapReason::Away,
@@ -194,11 +209,15 @@ mod tests {
     #[test]
     fn a_subscriber_hears_of_the_messages_that_it_missed() {
         let from = |epoch, sequence| Position { epoch, sequence };
-        assert_eq!(missed(from(1, 5), 1, 5), None);
-        let gap = missed(from(1, 5), 1, 8).unwrap();
+        assert_eq!(missed(from(1, 5), from(1, 5), None), None);
+        let gap = missed(from(1, 5), from(1, 8), None).unwrap();
         assert_eq!((gap.count, gap.reason), (3, GapReason::Away));
-        let gap = missed(from(2, 5), 1, 8).unwrap();
+        let gap = missed(from(2, 5), from(1, 8), None).unwrap();
         assert_eq!((gap.count, gap.reason), (0, GapReason::Restarted));
-        assert!(missed(from(1, 9), 1, 8).is_some());
+        assert!(missed(from(1, 9), from(1, 8), None).is_some());
+        let odd = "1/2".parse().ok();
+        let gap = missed(from(1, 5), from(1, 8), odd).unwrap();
+        assert_eq!(gap.count, 1);
+        assert_eq!(missed(from(1, 7), from(1, 8), odd), None);
     }
 }

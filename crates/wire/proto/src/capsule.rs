@@ -186,6 +186,11 @@ impl CapsuleDecoder {
         }
     }
 
+    /// Bytes that are kept until the capsule that they begin is whole.
+    pub fn buffered(&self) -> usize {
+        self.reader.held()
+    }
+
     /// How many capsules of unknown types were dropped for their length.
     pub fn discarded(&self) -> u64 {
         self.discarded

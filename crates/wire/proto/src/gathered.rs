@@ -19,7 +19,6 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// How many bytes are here.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }

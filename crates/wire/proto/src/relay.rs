@@ -22,10 +22,12 @@
 
 pub mod fields;
 mod position;
+mod stripe;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 pub use position::{Position, PositionError};
+pub use stripe::{MAX_SHARES, Stripe, StripeError};
 
 use crate::capsule::{Capsule, CapsuleType, encode_header};
 use crate::varint;

@@ -159,6 +159,7 @@ impl Upstream {
             timeout: None,
             from: Some(from),
             receivers: Some(receivers),
+            share: None,
         };
         for is_anew in [false, true] {
             let mut head = match is_anew {
@@ -287,6 +288,7 @@ impl Reader {
             timeout: Some(command.lasts.as_secs()),
             from: None,
             receivers: Some(self.told),
+            share: None,
         };
         self.upstream.wish(wish, Some(command));
     }

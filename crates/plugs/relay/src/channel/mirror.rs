@@ -35,7 +35,7 @@ impl Channel {
     /// A message has come from there. One that must not be lost waits until then for receivers without room.
     pub(crate) async fn take_over(&self, adu: Adu, deadline: Instant) {
         let mut room = Room::Unknown;
-        if adu.is_reliable && self.wait_for_room(adu_cost(&adu), deadline).await {
+        if adu.is_reliable && self.wait_for_room(&adu, deadline).await {
             room = Room::Checked;
         }
         let mut state = self.state.lock();
@@ -131,9 +131,10 @@ impl Channel {
     }
 
     /// Whether all have room in time.
-    async fn wait_for_room(&self, cost: usize, deadline: Instant) -> bool {
-        self.wait_until(deadline, || self.state.lock().check_room(cost).is_ok())
-            .await
+    async fn wait_for_room(&self, adu: &Adu, deadline: Instant) -> bool {
+        let cost = adu_cost(adu);
+        let has_room = || self.state.lock().check_room(adu.sequence, cost).is_ok();
+        self.wait_until(deadline, has_room).await
     }
 
     /// Whether all who are to get this piece have room in time.

@@ -12,7 +12,7 @@ use hermes_plug::refusal::Refusal;
 use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::relay::fields::{SUBSCRIBE, Subscribe, Subscribed};
-use hermes_proto::relay::{End, Position};
+use hermes_proto::relay::{End, Position, Stripe};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use tokio::time::timeout;
 
@@ -118,7 +118,8 @@ impl Relay {
         let known = before.subscription.as_deref();
         let known = known.and_then(|id| self.space.subscription(id, &asking));
         if let Some(subscription) = known {
-            let is_recovered = subscription.recover(before.from);
+            subscription.stripe(wish.share);
+            let is_recovered = subscription.recover(before.from, wish.share);
             return Ok(Place::Here(Found {
                 subscription,
                 is_recovered,
@@ -145,7 +146,8 @@ impl Relay {
             (Err(Full::Moved), Some(successor)) => return Ok(elsewhere(successor)),
             (begun, _) => begun.map_err(full)?,
         };
-        let is_recovered = begin(&subscription, before.from);
+        subscription.stripe(wish.share);
+        let is_recovered = begin(&subscription, before.from, wish.share);
         Ok(Place::Here(Found {
             subscription,
             is_recovered,
@@ -264,15 +266,19 @@ fn before(asked: &Asked, wish: &Subscribe) -> Before {
 }
 
 /// Tells a new subscription what its subscriber missed since it was there before; whether it missed nothing.
-fn begin(subscription: &Subscription, from: Option<Position>) -> bool {
+fn begin(subscription: &Subscription, from: Option<Position>, stripe: Option<Stripe>) -> bool {
     let Some(from) = from else {
         return true;
     };
     let mut share = subscription.share.lock();
-    let Some(at) = share.position(subscription.member) else {
+    let Some(sequence) = share.position(subscription.member) else {
         return false;
     };
-    let gap = missed(from, subscription.channel.epoch, at);
+    let at = Position {
+        epoch: subscription.channel.epoch,
+        sequence,
+    };
+    let gap = missed(from, at, stripe);
     if let Some(gap) = gap {
         share.tell(subscription.member, gap);
     }

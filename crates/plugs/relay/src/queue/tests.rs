@@ -349,7 +349,7 @@ fn pieces_wait_for_those_who_follow_alone_and_none_of_them_is_dropped() {
     queue.takes_pieces(member, true);
     let full = queue.join(bounds(1), owner());
     push(&mut queue, message(1, 100));
-    assert!(!queue.has_room(message(2, 100).cost()));
+    assert!(!queue.has_room(2, message(2, 100).cost()));
     let first = piece(2, Part::First);
     assert!(queue.has_room_for(&first));
     queue.push_piece(&first);
@@ -359,4 +359,51 @@ fn pieces_wait_for_those_who_follow_alone_and_none_of_them_is_dropped() {
     push(&mut queue, message(4, 100));
     assert_eq!(drain(&mut queue, member, now), [-1, 2, 3, -1]);
     assert_eq!(drain(&mut queue, full, now), [1, -1, -2]);
+}
+
+#[test]
+fn members_with_shares_get_each_message_once_between_them() {
+    let mut queue = Queue::default();
+    let now = Instant::now();
+    let share = |text: &str| text.parse().ok();
+    let odd = queue.join(bounds(2), owner());
+    queue.stripe(odd, share("1/2"));
+    let even = queue.join(bounds(9), owner());
+    queue.stripe(even, share("2/2"));
+    for sequence in 1..=6 {
+        let enqueued = push(&mut queue, message(sequence, 100));
+        assert_eq!(enqueued.receivers, 1);
+        assert_eq!(enqueued.enqueued, u64::from(sequence != 5));
+    }
+    // The first has no room for the seventh, and the second need not have any for it.
+    assert!(!queue.has_room(7, message(7, 100).cost()));
+    assert!(queue.has_room(8, message(8, 100).cost()));
+    assert_eq!(drain(&mut queue, odd, now), [1, 3, -1]);
+    assert_eq!(drain(&mut queue, even, now), [2, 4, 6]);
+    assert_eq!(queue.bytes(), 0);
+
+    // A way that is gone leaves its share to another one, which gets all from then on.
+    queue.leave(odd);
+    queue.stripe(even, None);
+    push(&mut queue, message(7, 100));
+    assert_eq!(drain(&mut queue, even, now), [7]);
+}
+
+#[test]
+fn pieces_of_a_long_message_come_by_the_way_that_has_its_number() {
+    let mut queue = Queue::default();
+    let now = Instant::now();
+    let ways = ["1/2", "2/2"].map(|share| {
+        let member = queue.join(bounds(9), owner());
+        queue.takes_pieces(member, true);
+        queue.stripe(member, share.parse().ok());
+        member
+    });
+    for part in [Part::First, Part::Further, Part::Last] {
+        let enqueued = queue.push_piece(&piece(1, part));
+        assert_eq!((enqueued.receivers, enqueued.enqueued), (1, 1));
+    }
+    push(&mut queue, message(2, 100));
+    assert_eq!(drain(&mut queue, ways[0], now), [1, 1, 1]);
+    assert_eq!(drain(&mut queue, ways[1], now), [2]);
 }

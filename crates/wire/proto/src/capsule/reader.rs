@@ -183,7 +183,6 @@ impl CapsuleReader {
     }
 
     /// Bytes held between chunks.
-    #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         match &self.value {
             CapsuleValue::Gathered { gathered, .. } => gathered.len(),

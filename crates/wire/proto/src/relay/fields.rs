@@ -1,7 +1,7 @@
 //! Fields of the relay: dictionaries (RFC 9651, section 3.2) whose unknown members are ignored.
 //!
 //! ```text
-//! Hermes-Subscribe: timeout=600, from="00c0ffee.4182", receivers=20                               in a request
+//! Hermes-Subscribe: timeout=600, from="00c0ffee.4182", receivers=20, share="1/2"                  in a request
 //! Hermes-Subscribe: timeout=600, at="00c0ffee.4190", recovered=?1, heartbeat=15                   in its answer
 //! Hermes-Publish:   mode=reliable, topic="t", max-age=2, seq=91
 //! Hermes-Move:      hold=20, at="00c0ffee.4190", grant="1795980000.<base64url>"                     from relay to relay
@@ -12,7 +12,7 @@
 use http::{HeaderName, HeaderValue};
 use sfv::{DictSerializer, Dictionary, KeyRef, ListEntry, Parser, StringRef};
 
-use super::Position;
+use super::{Position, Stripe};
 use crate::fields::Fields;
 
 /// The field of subscriptions.
@@ -60,6 +60,8 @@ pub struct Subscribe {
     pub from: Option<Position>,
     /// Of a relay that subscribes for others: how many.
     pub receivers: Option<u64>,
+    /// The only messages that are to come: the others come by other ways.
+    pub share: Option<Stripe>,
 }
 
 /// The request of a relay that another one goes on with a channel of its own.
@@ -135,19 +137,26 @@ impl Subscribe {
         let from = members.text("from")?;
         let from = from.map(|text| text.parse());
         let malformed = |_| members.wrong("from", "a position such as \"00c0ffee.4182\"");
+        let share = members.text("share")?;
+        let share = share.map(|text| text.parse()).transpose();
+        let no_share =
+            |_| members.wrong("share", "K/N as a string, with K from 1 to N, N at most 16");
         Ok(Self {
             timeout: members.count("timeout")?,
             from: from.transpose().map_err(malformed)?,
             receivers: members.count("receivers")?,
+            share: share.map_err(no_share)?,
         })
     }
 
     /// The value of the field; `None` if nothing is to be said.
     pub fn value(&self) -> Option<HeaderValue> {
         let mut writer = Writer::new();
+        let share = self.share.map(|share| share.to_string());
         writer.count("timeout", self.timeout);
         writer.position("from", self.from);
         writer.count("receivers", self.receivers);
+        writer.text("share", share.as_deref());
         writer.finish()
     }
 }
@@ -464,6 +473,7 @@ mod tests {
             timeout: Some(600),
             from: Some(at),
             receivers: Some(20),
+            share: "2/3".parse().ok(),
         };
         let written = Fields::from_iter([(SUBSCRIBE, subscribe.value().unwrap())]);
         assert_eq!(Subscribe::read(&written), Ok(subscribe));

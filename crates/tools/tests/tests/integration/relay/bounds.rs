@@ -174,3 +174,57 @@ fn the_name_of_a_subscription_is_in_no_log() {
     let records = format!("{:?}{}", node.access(), node.log());
     assert!(!records.contains(name), "{records}");
 }
+
+/// The length of a message, and how many of them are more than waits for one owner, with what the buffers of a connection take.
+const MEBIBYTE: usize = 1 << 20;
+const MORE_THAN_WAITS: usize = 32;
+
+#[test]
+fn a_stream_of_messages_waits_where_those_that_wait_fill_the_share_of_its_owner() {
+    let node = relay("queue: 16MiB");
+    let url = channel(node.address("web"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("messages");
+    // A capsule: its type, a length of four bytes, a sequence, flags and the content.
+    let mut message = vec![0xad, 0x7c, 0x51, 0xc0, 0x80, 0x10, 0x00, 0x02, 0, 0];
+    message.resize(message.len() + MEBIBYTE, b'x');
+    std::fs::write(&file, message.repeat(MORE_THAN_WAITS)).unwrap();
+    let slow = Subscriber::begin(&url, &["-H", "Accept: application/octet-stream"]);
+    slow.pause();
+
+    let waiting = || {
+        let status = node.status();
+        let bytes = &status["plugs"]["relay"]["waiting_bytes"];
+        bytes.as_u64().unwrap_or_default()
+    };
+    let publish = || {
+        curl(&[
+            "-H",
+            "Content-Type: application/hermes-adu",
+            "-H",
+            "Hermes-Publish: mode=reliable",
+            "-H",
+            "Prefer: wait=50",
+            "-T",
+            file.to_str().unwrap(),
+            "-X",
+            "POST",
+            &url,
+        ])
+    };
+    std::thread::scope(|threads| {
+        let publishing = threads.spawn(publish);
+        eventually_true("the share is full", || waiting() > 14 << 20);
+        assert!(!publishing.is_finished());
+        slow.resume();
+        let answer = publishing.join().unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let delivered = answer.field("hermes-delivered").unwrap();
+        assert!(
+            delivered.starts_with("receivers=1, enqueued=32, dropped=0"),
+            "{delivered}"
+        );
+    });
+    let whole = (MORE_THAN_WAITS * MEBIBYTE) as u64;
+    eventually_true("all came", || slow.length() == whole);
+}

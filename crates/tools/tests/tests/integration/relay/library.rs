@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use hermes_relay_client::{Channel, ClientError, Event, Multipath, Wish};
-use hermes_tests::curl;
 use hermes_tests::eventually::eventually_true;
+use hermes_tests::{Node, curl};
 use rustix::process::Signal;
 
 use super::patterns::publish;
@@ -46,16 +46,21 @@ struct Program {
 }
 
 impl Program {
-    fn begin(ways: &[&hermes_tests::Node]) -> Self {
+    fn begin(ways: &[&Node]) -> Self {
+        let ways = ways.iter().map(|way| way.url("web"));
+        Self::by(ways.collect(), Multipath::new)
+    }
+
+    fn by(ways: Vec<String>, subscribe: fn(Vec<Channel>, &Wish) -> Multipath) -> Self {
         let hub: Channel = "http://relay.test/c/x".parse().unwrap();
         let channels = ways
             .iter()
-            .map(|way| hub.clone().through(way.url("web").parse().unwrap()));
+            .map(|way| hub.clone().through(way.parse().unwrap()));
         let channels: Vec<_> = channels.collect();
         let (sender, events) = mpsc::channel();
         let ends = thread::spawn(move || {
             runtime().block_on(async {
-                let mut subscription = Multipath::new(channels, &Wish::default());
+                let mut subscription = subscribe(channels, &Wish::default());
                 while let Some(event) = subscription.next().await? {
                     let text = match event {
                         Event::Opened { .. } => "open".to_owned(),
@@ -106,6 +111,76 @@ fn a_program_by_two_ways_loses_nothing_with_one_of_them() {
         }
         program.ends.join().unwrap().unwrap();
     }
+}
+
+#[test]
+fn a_program_by_two_shares_loses_nothing_with_one_of_the_ways() {
+    for version in VERSIONS {
+        let hub = Hub::start("");
+        let mut first = hub.way(version);
+        let second = hub.way(VERSIONS[usize::from(version) % VERSIONS.len()]);
+        let ways = vec![first.url("web"), second.url("web")];
+        let program = Program::by(ways, Multipath::striped);
+        assert_eq!(program.next(), "open");
+        assert_eq!(subscriptions(&hub.node), 2);
+        // Each message is for one of the two.
+        for text in ["1", "2", "3"] {
+            publish(&second, text);
+            assert_eq!(program.next(), text);
+        }
+        first.signal(Signal::KILL);
+        first.wait();
+        eventually_true("the other way brings both shares", || {
+            second.exchanges().len() == 2
+        });
+        for text in ["4", "5", "6", "last"] {
+            publish(&second, text);
+        }
+        for text in ["4", "5", "6", "last"] {
+            assert_eq!(program.next(), text);
+        }
+        program.ends.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn nodes_that_subscribe_once_for_all_give_each_program_its_share() {
+    let hub = Hub::start("");
+    let ways = VERSIONS.map(|version| hub.way(version));
+    let urls = || ways.iter().map(|way| way.url("join")).collect();
+    let programs: Vec<_> = (0..3)
+        .map(|_| Program::by(urls(), Multipath::striped))
+        .collect();
+    for program in &programs {
+        assert_eq!(program.next(), "open");
+    }
+    assert_eq!(subscriptions(&hub.node), 3);
+    for text in ["1", "2", "3", "4", "last"] {
+        publish(&ways[0], text);
+        for program in &programs {
+            assert_eq!(program.next(), text);
+        }
+    }
+    for program in programs {
+        program.ends.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_share_begins_where_one_of_the_ways_leads_nowhere() {
+    let hub = Hub::start("");
+    let mut first = hub.way(1);
+    let second = hub.way(2);
+    let ways = vec![first.url("web"), second.url("web")];
+    first.signal(Signal::KILL);
+    first.wait();
+    let program = Program::by(ways, Multipath::striped);
+    assert_eq!(program.next(), "open");
+    for text in ["1", "2", "3", "last"] {
+        publish(&second, text);
+        assert_eq!(program.next(), text);
+    }
+    program.ends.join().unwrap().unwrap();
 }
 
 #[test]

@@ -91,19 +91,28 @@ fn a_channel_by_two_ways_loses_nothing_with_one_of_them() {
     for version in VERSIONS {
         // Each way has a version of its own.
         let others = VERSIONS[usize::from(version) % VERSIONS.len()];
-        cut_one_way(hub.way(version), &hub.way(others));
+        cut_one_way(hub.way(version), &hub.way(others), "subscribeByAll");
     }
 }
 
-fn cut_one_way(mut first: Node, second: &Node) {
+#[test]
+fn a_channel_by_two_shares_loses_nothing_with_one_of_the_ways() {
+    let hub = Hub::start("");
+    for version in VERSIONS {
+        let others = VERSIONS[usize::from(version) % VERSIONS.len()];
+        cut_one_way(hub.way(version), &hub.way(others), "subscribeByShares");
+    }
+}
+
+fn cut_one_way(mut first: Node, second: &Node, subscribe: &str) {
     let urls = [&first, second].map(gate);
     let script = script(
         &urls.join(","),
-        "{ subscribeByAll } from 'EXAMPLES/multipath.mjs'",
+        &format!("{{ {subscribe} as subscribe }} from 'EXAMPLES/multipath.mjs'"),
         r#"
         const got = [];
         const opened = () => console.log("open");
-        for await (const event of subscribeByAll(process.argv[2].split(","), { opened })) {
+        for await (const event of subscribe(process.argv[2].split(","), { opened })) {
             assert.equal(event.gap, undefined);
             got.push(event.text());
             console.log(event.text());
@@ -120,6 +129,11 @@ fn cut_one_way(mut first: Node, second: &Node) {
     eventually_true("three came", || script.said().contains('3'));
     first.signal(Signal::KILL);
     first.wait();
+    if subscribe == "subscribeByShares" {
+        eventually_true("the other way brings both shares", || {
+            second.exchanges().len() == 2
+        });
+    }
     for text in ["4", "5", "last"] {
         publish(second, text);
     }
