@@ -19,6 +19,7 @@ use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::relay::MEDIA_TYPE;
 use hermes_proto::relay::fields::{DELIVERED, Delivered, FORWARDED, FieldError, MOVE, Publish};
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use tokio::task::yield_now;
 
 use crate::account::Account;
 use crate::certified::{self, Claim};
@@ -178,6 +179,8 @@ impl Relay {
             true => publishing.each(&mut content).await,
             false => publishing.whole(&mut content, signed.as_ref()).await,
         };
+        // Receivers on this worker were woken: their messages go out before the answer, which costs as much to send.
+        yield_now().await;
         match published {
             Ok(delivered) => Ok(delivered_to(StatusCode::OK, &delivered)),
             Err(NotPublished::NoRoom(no_room, before)) => Ok(no_room_for(no_room, before)),
