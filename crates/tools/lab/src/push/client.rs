@@ -12,6 +12,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::scanner::Scanner;
 use super::systems::{BrokerAddress, PushSystem};
+use super::words;
 
 /// How long nothing may come where something must.
 const SILENCE: Timespec = Timespec {
@@ -53,12 +54,16 @@ pub(super) struct Publisher {
     /// One message, in the broker's protocol.
     message: Vec<u8>,
     room: Vec<u8>,
+    /// Bytes of further answers in it.
+    filled: usize,
 }
 
 /// What one publisher sends over and over.
 pub(super) struct Batch {
     pub bytes: Vec<u8>,
     pub messages: u64,
+    /// Answers that come to it before the next one.
+    answers: u64,
 }
 
 impl Subscribers {
@@ -152,9 +157,6 @@ impl Subscribers {
     }
 }
 
-/// Bytes of a message that is large for a queue.
-const LARGE: usize = 100_000;
-
 impl Publisher {
     /// Connects, for messages of this size to this channel.
     ///
@@ -168,29 +170,12 @@ impl Publisher {
         if at.system == PushSystem::Nats {
             greet(&mut stream, "")?;
         }
-        let head = match at.system {
-            PushSystem::Hermes => {
-                // A queue of a subscriber has room for few large ones: their publisher waits.
-                let mode = match size > LARGE {
-                    true => "Hermes-Publish: mode=reliable\r\n",
-                    false => "",
-                };
-                format!(
-                    "POST /{channel} HTTP/1.1\r\nHost: lab\r\n{mode}Content-Length: {size}\r\n\r\n"
-                )
-            }
-            PushSystem::Nats => format!("PUB {channel} {size}\r\n"),
-        };
-        let mut message = head.into_bytes();
-        message.resize(message.len() + size, b'x');
-        if at.system == PushSystem::Nats {
-            message.extend(b"\r\n");
-        }
         Ok(Self {
             system: at.system,
             stream,
-            message,
-            room: vec![0; 4096],
+            message: words::message(at.system, channel, size),
+            room: vec![0; 32 << 10],
+            filled: 0,
         })
     }
 
@@ -215,43 +200,36 @@ impl Publisher {
         if self.system == PushSystem::Nats {
             return Ok(());
         }
-        let mut filled = 0;
         loop {
-            let read = self.stream.read(&mut self.room[filled..])?;
-            ensure!(read > 0, "the relay hung up");
-            filled += read;
-            let text = String::from_utf8_lossy(&self.room[..filled]);
-            let Some((head, content)) = text.split_once("\r\n\r\n") else {
-                continue;
-            };
-            ensure!(head.starts_with("HTTP/1.1 200"), "{text}");
-            let length = head.to_ascii_lowercase();
-            let length = length
-                .lines()
-                .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            if content.len() >= length.unwrap_or(0) {
+            if let Some(length) = whole_answer(&self.room[..self.filled])? {
+                self.room.copy_within(length..self.filled, 0);
+                self.filled -= length;
                 return Ok(());
             }
+            let read = self.stream.read(&mut self.room[self.filled..])?;
+            ensure!(read > 0, "the broker hung up");
+            self.filled += read;
         }
     }
 
-    /// The bytes of many messages in one write, the way each broker takes them fastest: a stream of capsules, or commands one behind
-    /// the other.
-    pub(super) fn batch(&self, size: usize, messages: u64) -> Batch {
-        let mut bytes = Vec::new();
-        for _ in 0..messages {
-            match self.system {
-                PushSystem::Hermes => capsule(size, &mut bytes),
-                PushSystem::Nats => bytes.extend(&self.message),
-            }
+    /// The bytes of many messages in one write, the way each broker takes them fastest: a stream of capsules, commands one behind
+    /// the other, or requests whose answers are awaited together.
+    pub(super) fn batch(&self, channel: &str, size: usize, messages: u64) -> Batch {
+        let answers = match self.system {
+            PushSystem::Hermes | PushSystem::Nats => 0,
+            PushSystem::Nchan => messages,
+            PushSystem::Centrifugo => 1,
+        };
+        let bytes = match self.system {
+            PushSystem::Hermes => words::chunk_of_capsules(size, messages),
+            PushSystem::Nats | PushSystem::Nchan => self.message.repeat(messages as usize),
+            PushSystem::Centrifugo => words::commands(channel, size, messages),
+        };
+        Batch {
+            bytes,
+            messages,
+            answers,
         }
-        if self.system == PushSystem::Hermes {
-            let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
-            chunk.append(&mut bytes);
-            chunk.extend(b"\r\n");
-            bytes = chunk;
-        }
-        Batch { bytes, messages }
     }
 
     /// Begins a stream of batches, none of which may be lost.
@@ -274,7 +252,11 @@ impl Publisher {
     /// # Errors
     /// When the broker is gone.
     pub(super) fn send(&mut self, batch: &Batch) -> Result<()> {
-        Ok(self.stream.write_all(&batch.bytes)?)
+        self.stream.write_all(&batch.bytes)?;
+        for _ in 0..batch.answers {
+            self.answer()?;
+        }
+        Ok(())
     }
 
     /// Ends the stream.
@@ -288,6 +270,7 @@ impl Publisher {
                 self.answer()
             }
             PushSystem::Nats => self.flush(),
+            PushSystem::Nchan | PushSystem::Centrifugo => Ok(()),
         }
     }
 
@@ -306,29 +289,20 @@ impl Publisher {
     }
 }
 
-/// A message without a number of its own, as a capsule.
-fn capsule(size: usize, bytes: &mut Vec<u8>) {
-    let adu = hermes_proto::relay::Adu {
-        sequence: 0,
-        content_type: None,
-        topic: None,
-        is_reliable: false,
-        proof: None,
-        data: vec![b'x'; size].into(),
-    };
-    let mut written = bytes::BytesMut::new();
-    hermes_proto::relay::RelayFrame::Adu(adu).encode(&mut written);
-    bytes.extend_from_slice(&written);
-}
+/// Bytes of the first answer, once it is whole.
+fn whole_answer(bytes: &[u8]) -> Result<Option<usize>> {
+    const END: &[u8] = b"\r\n\r\n";
 
-/// The words that subscribe.
-pub(super) fn request(system: PushSystem, channel: &str) -> String {
-    match system {
-        PushSystem::Hermes => format!(
-            "GET /{channel} HTTP/1.1\r\nHost: lab\r\nAccept: application/hermes-adu\r\n\r\n"
-        ),
-        PushSystem::Nats => format!("SUB {channel} 1\r\n"),
-    }
+    let head = bytes.windows(END.len()).position(|window| window == END);
+    let Some(head) = head else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
+    ensure!(text.starts_with("http/1.1 20"), "{text}");
+    let mut lines = text.lines();
+    let length = lines.find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    let whole = head + END.len() + length.unwrap_or(0);
+    Ok((bytes.len() >= whole).then_some(whole))
 }
 
 /// Subscribes so many times, some at once: the broker may be far away.
@@ -358,14 +332,19 @@ fn subscribe(at: BrokerAddress, channel: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(at.address)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(ANSWER))?;
-    match at.system {
-        PushSystem::Hermes => {
-            stream.write_all(request(at.system, channel).as_bytes())?;
-            let head = read_to(&mut stream, b"\r\n\r\n")?;
-            ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let words = words::subscription(at.system, channel);
+    let end: &[u8] = match at.system {
+        PushSystem::Hermes => b"\r\n\r\n",
+        PushSystem::Nats => {
+            greet(&mut stream, &words)?;
+            return Ok(stream);
         }
-        PushSystem::Nats => greet(&mut stream, &request(at.system, channel))?,
-    }
+        // The first event says that they listen.
+        PushSystem::Nchan | PushSystem::Centrifugo => b"\n\n",
+    };
+    stream.write_all(words.as_bytes())?;
+    let head = read_to(&mut stream, end)?;
+    ensure!(head.starts_with("HTTP/1.1 200"), "{head}");
     Ok(stream)
 }
 

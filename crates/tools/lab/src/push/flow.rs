@@ -11,7 +11,7 @@ use super::side::{Side, apart};
 use super::systems::BrokerAddress;
 
 /// Bytes of one write.
-const WRITE: usize = 15_000;
+const WRITE: usize = 10_000;
 
 /// Messages that all subscribers together may be behind. NATS drops a client that is too far behind, where Hermes has its publisher wait; and what waits
 /// for one owner is bounded at the relay, each of its subscriptions counted.
@@ -90,7 +90,7 @@ impl MessageFlow<'_> {
     /// Sends until the limit; how many messages.
     fn send(&self, mut publisher: Publisher, begin: Instant, taken: &AtomicU64) -> Result<u64> {
         let messages = (WRITE / self.size).max(1) as u64;
-        let batch = publisher.batch(self.size, messages);
+        let batch = publisher.batch(self.channel, self.size, messages);
         let window = MESSAGES.min(self.window / self.size as u64) / self.subscribers as u64;
         publisher.begin_batches(self.channel)?;
         let mut sent = 0;

@@ -9,7 +9,7 @@ pub(super) const HEAD: PageHead = PageHead {
     title: "Publish and subscribe",
     command: "push",
     words: "A broker in a process of its own, started anew for each round, and all its clients in another, on the processors of one machine over loopback. \
-            Hermes is spoken to by HTTP/1.1 in the relay's native form, NATS by its own protocol; the same client code counts the messages of both. *100 B to N \
+            Hermes is spoken to by HTTP/1.1 in the relay's native form, NATS by its own protocol, nchan (a module of nginx) and Centrifugo by requests and EventSource; the same client code counts the messages of all. *100 B to N \
             subscribers*: one message at a time, until the last subscriber has it. *Without pause*: a publisher that keeps its subscribers, all together, at most 50,000 messages behind, none of which \
             is lost. Memory is what is resident, shared pages in part. The other cases are the experiments of the paper about HTTP as the narrow waist. `direct` is a TCP connection between \
             the two programs, `indirect` one through a forwarder of TCP, `paper` the paper's own server, as far as its text has figures. *Wide area*: four sites as namespaces, with the distances of its \

@@ -97,7 +97,7 @@ impl LaneKind {
             let sender = Publisher::begin(at, &channel, size)?;
             return Ok(LaneEnds {
                 sender: LaneSender::Publisher(LanePublisher {
-                    message: sender.batch(size, 1),
+                    message: sender.batch(&channel, size, 1),
                     publisher: sender,
                     channel,
                 }),

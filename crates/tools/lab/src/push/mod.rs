@@ -16,6 +16,7 @@ mod plot;
 mod scanner;
 mod side;
 mod systems;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -34,7 +35,7 @@ use systems::{PushSystem, RunningBroker};
 #[derive(Debug, clap::Args)]
 pub struct PushArguments {
     /// Only these systems.
-    #[arg(long, value_delimiter = ',', default_values_t = PushSystem::ALL)]
+    #[arg(long, value_delimiter = ',', default_values_t = PushSystem::USUAL)]
     systems: Vec<PushSystem>,
     /// Only these parts.
     #[arg(long, value_delimiter = ',', default_values_t = PushPart::ALL)]
@@ -129,8 +130,10 @@ fn measure_all(arguments: &PushArguments, sheet: &mut Sheet) -> Result<()> {
                 false => paper::LONG,
             };
             let seed = options.rounds.seed + u64::from(round);
-            let brokers = &arguments.systems;
-            let measured = paper::measure(brokers, &built.hermes, counts, seed, sheet);
+            let usual = PushSystem::USUAL;
+            let mut brokers = arguments.systems.clone();
+            brokers.retain(|system| usual.contains(system));
+            let measured = paper::measure(&brokers, &built.hermes, counts, seed, sheet);
             if let Err(error) = measured.context("the paper") {
                 sheet.failures.push(format!("{error:#}"));
             }

@@ -6,11 +6,13 @@ use super::systems::PushSystem;
 use crate::report::BarPanel;
 
 /// The columns, in their order.
-pub(super) const SYSTEMS: [&str; 5] = [
+pub(super) const SYSTEMS: [&str; 7] = [
     "direct",
     "indirect",
     PushSystem::Hermes.name(),
     PushSystem::Nats.name(),
+    PushSystem::Nchan.name(),
+    PushSystem::Centrifugo.name(),
     "paper",
 ];
 

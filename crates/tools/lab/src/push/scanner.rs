@@ -17,6 +17,8 @@ pub(super) enum Scanner {
     Hermes(Chunks),
     /// Lines, some of which have a content.
     Nats(Lines),
+    /// Events of EventSource (HTML, section 9.2), each with an empty line behind it.
+    Events(Events),
 }
 
 /// The chunks of an answer, and the capsules in them.
@@ -65,6 +67,7 @@ impl Scanner {
         match system {
             PushSystem::Hermes => Self::Hermes(Chunks::default()),
             PushSystem::Nats => Self::Nats(Lines::default()),
+            PushSystem::Nchan | PushSystem::Centrifugo => Self::Events(Events::default()),
         }
     }
 
@@ -73,6 +76,7 @@ impl Scanner {
         match self {
             Self::Hermes(chunks) => chunks.count(bytes),
             Self::Nats(lines) => lines.count(bytes),
+            Self::Events(events) => events.count(bytes),
         }
     }
 }
@@ -82,9 +86,39 @@ impl Scanner {
     pub(super) fn has_lost(&self) -> bool {
         match self {
             Self::Hermes(chunks) => chunks.capsules.has_lost,
-            // It says nothing.
-            Self::Nats(_) => false,
+            // They say nothing.
+            Self::Nats(_) | Self::Events(_) => false,
         }
+    }
+}
+
+/// The ends of events, whatever else is between them.
+#[derive(Default)]
+pub(super) struct Events {
+    /// Whether the last byte has ended a line that was not the end of an event.
+    is_behind_line: bool,
+}
+
+impl Events {
+    fn count(&mut self, bytes: &[u8]) -> u64 {
+        let mut count = 0;
+        let mut rest = bytes;
+        while let Some(&first) = rest.first() {
+            if self.is_behind_line {
+                self.is_behind_line = false;
+                if first == b'\n' {
+                    count += 1;
+                    rest = &rest[1..];
+                    continue;
+                }
+            }
+            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+                break;
+            };
+            self.is_behind_line = true;
+            rest = &rest[end + 1..];
+        }
+        count
     }
 }
 
@@ -255,5 +289,8 @@ mod tests {
 
         let lines = b"MSG t 1 5\r\nMSG \n\r\nPING\r\nMSG t 1 0\r\n\r\n";
         assert_eq!(counted(PushSystem::Nats, lines), 2);
+
+        let events = b"id: 1\ndata: x\n\n15\r\nid: 2\ndata: xx\r\n2\r\n\n\n\r\n";
+        assert_eq!(counted(PushSystem::Nchan, events), 2);
     }
 }

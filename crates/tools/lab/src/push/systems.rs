@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -19,17 +19,23 @@ pub enum PushSystem {
     Hermes,
     /// NATS, of Debian, spoken to by its own protocol.
     Nats,
+    /// nchan, a module of nginx, of Debian: requests, and events of EventSource.
+    Nchan,
+    /// Centrifugo, of Go: requests of its API, and events of EventSource.
+    Centrifugo,
 }
 
 impl PushSystem {
-    /// All brokers, in the order of the table.
-    pub const ALL: [Self; 2] = [Self::Hermes, Self::Nats];
+    /// Those that `./test` has: `./test peers` installs the others.
+    pub const USUAL: [Self; 2] = [Self::Hermes, Self::Nats];
 
     /// Its name in tables and options.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hermes => "hermes",
             Self::Nats => "nats",
+            Self::Nchan => "nchan",
+            Self::Centrifugo => "centrifugo",
         }
     }
 }
@@ -95,6 +101,16 @@ impl RunningBroker {
                 let host = address.ip().to_string();
                 start(Path::new("nats-server"), &["-a", &host, "-p", &port])?
             }
+            PushSystem::Nchan => {
+                fs::write(&file, nchan_configuration(address))?;
+                let folder = folder.to_string_lossy();
+                start(&nginx(), &["-p", &folder, "-c", &path, "-e", "stderr"])?
+            }
+            PushSystem::Centrifugo => {
+                let file = file.with_extension("json");
+                fs::write(&file, centrifugo_configuration(address))?;
+                start(&centrifugo(), &["--config", &file.to_string_lossy()])?
+            }
         };
         let mut running = Self { at, process };
         listens(&mut running.process, side, address)?;
@@ -131,4 +147,45 @@ fn configuration(address: SocketAddr) -> String {
          listeners: {{ web: {{ http: \"{address}\", gateway: true, public: {is_public}, limits: {{ per_source: 100000, connections: 100000 }} }} }}\n\
          routes: [{{ handle: {{ relay: {{ subscriptions: 100000, message: 2MiB, queue: 4MiB }} }} }}]\n"
     )
+}
+
+fn nginx() -> PathBuf {
+    std::env::var_os("HERMES_NGINX").map_or_else(|| "nginx".into(), PathBuf::from)
+}
+
+fn centrifugo() -> PathBuf {
+    std::env::var_os("HERMES_CENTRIFUGO").map_or_else(|| "centrifugo".into(), PathBuf::from)
+}
+
+/// A message is for those who are there, as those of the others are.
+fn nchan_configuration(address: SocketAddr) -> String {
+    format!(
+        "load_module /usr/lib/nginx/modules/ngx_nchan_module.so;\n\
+         daemon off; worker_processes auto; worker_rlimit_nofile 20000; pid nginx.pid; error_log stderr error;\n\
+         events {{ worker_connections 20000; }}\n\
+         http {{\n\
+         access_log off; keepalive_requests 1000000000; nchan_max_reserved_memory 512m;\n\
+         client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
+         client_max_body_size 4m; client_body_buffer_size 2m;\n\
+         server {{\n\
+         listen {address};\n\
+         location ~ ^/pub/(\\w+)$ {{ nchan_publisher; nchan_channel_id $1; nchan_message_buffer_length 0; }}\n\
+         location ~ ^/sub/(\\w+)$ {{ nchan_subscriber eventsource; nchan_channel_id $1; nchan_subscriber_first_message newest; }}\n\
+         }}\n\
+         }}\n"
+    )
+}
+
+/// Whoever comes may subscribe and publish, and no sign of life is among the messages.
+fn centrifugo_configuration(address: SocketAddr) -> String {
+    let host = address.ip();
+    let port = address.port();
+    serde_json::json!({
+        "http_server": { "address": host.to_string(), "port": port.to_string() },
+        "http_api": { "insecure": true },
+        "client": { "insecure": true, "ping_interval": "3600s", "pong_timeout": "60s" },
+        "uni_sse": { "enabled": true },
+        "log": { "level": "error" },
+    })
+    .to_string()
 }

@@ -6,11 +6,12 @@ use anyhow::{Result, anyhow};
 
 use super::call::Call;
 use super::counts::{BULK, PaperCounts};
-use crate::push::client::{self, Publisher, Subscribers};
+use crate::push::client::{Publisher, Subscribers};
 use crate::push::flow::{FlowRate, MessageFlow, WINDOW};
 use crate::push::lane::{LaneKind, pings};
 use crate::push::side::Side;
 use crate::push::systems::BrokerAddress;
+use crate::push::words;
 use crate::report::{Figure, Sheet, median};
 
 /// The ping of the paper's first table.
@@ -147,9 +148,9 @@ impl LocalMeasuring<'_> {
         }
         let system = at.system.name();
         let received = subscriber.bytes() as f64 / MESSAGES as f64 - SMALL as f64;
-        let batch = publisher.batch(SMALL, 1000);
+        let batch = publisher.batch(channel, SMALL, 1000);
         let streamed = batch.bytes.len() as f64 / 1000.0 - SMALL as f64;
-        let subscribed = client::request(at.system, channel).len();
+        let subscribed = words::subscription(at.system, channel).len();
         for (name, value) in [
             ("publish", publisher.head(SMALL) as f64),
             ("publish, many in one stream", streamed),
