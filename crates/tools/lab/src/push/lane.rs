@@ -197,30 +197,6 @@ fn count(mut stream: TcpStream) -> Result<u64> {
 }
 
 impl LaneSender {
-    /// Sends a message.
-    ///
-    /// # Errors
-    /// The other side is gone.
-    pub(super) fn send(&mut self) -> Result<()> {
-        match self {
-            Self::Stream(stream, message) => Ok(stream.write_all(message)?),
-            Self::Publisher(ours) => ours.publisher.publish(),
-        }
-    }
-
-    /// Takes the answer to it, where there is one.
-    ///
-    /// # Errors
-    /// The broker refuses.
-    pub(super) fn answer(&mut self) -> Result<()> {
-        match self {
-            Self::Stream(..) => Ok(()),
-            Self::Publisher(ours) => ours.publisher.answer(),
-        }
-    }
-}
-
-impl LaneSender {
     /// Begins to send messages as one stream, without an answer to each.
     ///
     /// # Errors
@@ -238,7 +214,7 @@ impl LaneSender {
     /// The other side is gone.
     pub(super) fn send_in_stream(&mut self) -> Result<()> {
         match self {
-            Self::Stream(..) => self.send(),
+            Self::Stream(stream, message) => Ok(stream.write_all(message)?),
             Self::Publisher(ours) => ours.publisher.send(&ours.message),
         }
     }
@@ -284,24 +260,25 @@ pub(super) fn pings(
         let mut there = kind.open(0, [near, far], size)?;
         let mut back = kind.open(1, [far, near], size)?;
         std::thread::scope(|scope| {
-            let answering = scope.spawn(|| {
+            let answering = scope.spawn(move || {
+                back.sender.begin_stream()?;
                 for _ in 0..warm + count {
                     there.receiver.receive()?;
-                    back.sender.send()?;
-                    back.sender.answer()?;
+                    back.sender.send_in_stream()?;
                 }
-                anyhow::Ok(())
+                back.sender.end_stream()
             });
+            there.sender.begin_stream()?;
             let mut times = Vec::new();
             for ping in 0..warm + count {
                 let begin = Instant::now();
-                there.sender.send()?;
+                there.sender.send_in_stream()?;
                 back.receiver.receive()?;
                 if ping >= warm {
                     times.push(begin.elapsed().as_secs_f64());
                 }
-                there.sender.answer()?;
             }
+            there.sender.end_stream()?;
             let answered = answering.join();
             answered.map_err(|_| anyhow::anyhow!("the far side panicked"))??;
             ensure!(times.len() == count, "pings are missing");
