@@ -1,9 +1,8 @@
 //! One broker, once.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
 use super::client::{Publisher, Subscribers};
 use super::flow::{MessageFlow, WINDOW};
@@ -40,8 +39,6 @@ pub(super) struct PushCounts {
     pub pings: [usize; 3],
     /// How long messages are sent without a pause.
     pub stream: Duration,
-    /// Large messages.
-    pub large: u64,
     /// Subscribers that wait.
     pub idle: [usize; 2],
 }
@@ -96,15 +93,8 @@ impl PushMeasuring<'_> {
     /// Messages as fast as the broker takes them, without a loss.
     fn stream(&mut self, case: &str, subscribers: usize) -> Result<()> {
         let used = self.running.process.processor_time_of_all();
-        let flow = MessageFlow {
-            at: [self.running.at; 2],
-            sides: [Side::HERE; 2],
-            channel: &format!("stream{subscribers}"),
-            subscribers,
-            size: SMALL,
-            window: WINDOW,
-            limit: self.counts.stream,
-        };
+        let channel = format!("stream{subscribers}");
+        let flow = self.flow(&channel, subscribers, SMALL);
         let rate = flow.run()?;
         let used = self.running.process.processor_time_of_all() - used;
         let deliveries = rate.deliveries as f64;
@@ -116,25 +106,23 @@ impl PushMeasuring<'_> {
     }
 
     fn large(&mut self) -> Result<()> {
-        let channel = "large";
-        let mut subscribers = Subscribers::begin(self.running.at, channel, 1)?;
-        let mut publisher = Publisher::begin(self.running.at, channel, MEGABYTE)?;
-        let count = self.counts.large;
-        let begin = Instant::now();
-        let sending = thread::spawn(move || {
-            for _ in 0..count {
-                publisher.publish()?;
-                publisher.answer()?;
-            }
-            anyhow::Ok(())
-        });
-        subscribers.wait_for(count)?;
-        let took = begin.elapsed().as_secs_f64();
-        sending
-            .join()
-            .map_err(|_| anyhow!("the publisher panicked"))??;
-        self.add(LARGE, Figure::more("rate", "/s"), count as f64 / took);
+        let rate = self.flow("large", 1, MEGABYTE).run()?;
+        let a_second = rate.deliveries as f64 / rate.took.as_secs_f64();
+        self.add(LARGE, Figure::more("rate", "/s"), a_second);
         Ok(())
+    }
+
+    /// Messages without a pause, none of which is lost.
+    fn flow<'b>(&self, channel: &'b str, subscribers: usize, size: usize) -> MessageFlow<'b> {
+        MessageFlow {
+            at: [self.running.at; 2],
+            sides: [Side::HERE; 2],
+            channel,
+            subscribers,
+            size,
+            window: WINDOW,
+            limit: self.counts.stream,
+        }
     }
 
     fn idle(&mut self) -> Result<()> {

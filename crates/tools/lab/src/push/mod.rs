@@ -69,14 +69,12 @@ impl fmt::Display for PushPart {
 const LONG: PushCounts = PushCounts {
     pings: [5000, 500, 100],
     stream: Duration::from_secs(3),
-    large: 1000,
     idle: [2000, 19_000],
 };
 
 const SHORT: PushCounts = PushCounts {
     pings: [500, 50, 10],
     stream: Duration::from_millis(500),
-    large: 50,
     idle: [200, 2000],
 };
 

@@ -176,14 +176,14 @@ fn nchan_configuration(address: SocketAddr) -> String {
     )
 }
 
-/// Whoever comes may subscribe and publish, and no sign of life is among the messages.
+/// Whoever comes may subscribe and publish, no sign of life is among the messages, and for a client waits as much as for one of NATS.
 fn centrifugo_configuration(address: SocketAddr) -> String {
     let host = address.ip();
     let port = address.port();
     serde_json::json!({
         "http_server": { "address": host.to_string(), "port": port.to_string() },
         "http_api": { "insecure": true },
-        "client": { "insecure": true, "ping_interval": "3600s", "pong_timeout": "60s" },
+        "client": { "insecure": true, "ping_interval": "3600s", "pong_timeout": "60s", "queue_max_size": 64 << 20 },
         "uni_sse": { "enabled": true },
         "log": { "level": "error" },
     })
