@@ -14,6 +14,7 @@ PATIENCE = 15
 ROOM = 1 << 32
 REQUEST_CANCELLED = 0x10C
 DATAGRAMS = 40_000
+GROUPS = 8_000
 # Datagrams that may come while ten requests are broken off.
 TURNS = 40
 
@@ -182,7 +183,7 @@ async def groups(clients, address, authority, streams):
     client.tunnel(address, authority)
     client.transmit()
     await asyncio.wait_for(client.ping(), PATIENCE)
-    forged = (kind + b"\x3f\x02\x00x", kind + b"\x00\x41\x00cut", kind + b"\x00", kind + b"\x00\xff" + b"\xff" * 7)
+    forged = (kind + b"\x3f\x00\x02\x00x", kind + b"\x00\x00\x41\x00cut", kind + b"\x00", kind + b"\x00\x00\xff" + b"\xff" * 7)
     while sent < streams and not client.ended.done():
         for _ in range(10):
             stream = client._quic.get_next_available_stream_id(is_unidirectional=True)
@@ -195,6 +196,29 @@ async def groups(clients, address, authority, streams):
     say({"sent": sent, "code": await asyncio.wait_for(client.ended, PATIENCE)})
 
 
+async def disorder(clients, address, authority, streams):
+    """Sends groups of own sessions with numbers far ahead, behind, again and with gaps between them, and says when they are on their way."""
+    (client,) = clients
+    tunnels = [client.tunnel(address, authority, ("hermes-datagram-groups", "10000")) for _ in range(streams)]
+    client.transmit()
+    await asyncio.wait_for(client.ping(), PATIENCE)
+    for number in range(GROUPS):
+        session = (tunnels[number % streams] // 4).to_bytes(1, "big")
+        turn = number // streams
+        firsts = (2 * turn, 2**61 + 3 * turn, 2 * turn, 2**62 - 1, turn // 2)
+        first = (firsts[turn % len(firsts)] | 3 << 62).to_bytes(8, "big")
+        datagrams = (b"\x43\x85\x00" + bytes(900)) * 4
+        stream = client._quic.get_next_available_stream_id(is_unidirectional=True)
+        client._quic.send_stream_data(stream, b"\xa8\x67\x72\x70" + session + first + datagrams, end_stream=True)
+        if number % 20 == 0:
+            client.transmit()
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+    await asyncio.wait_for(client.ping(), PATIENCE)
+    say({"sent": GROUPS, "ended": client.ended.done()})
+    sys.stdin.read()
+
+
 async def main(ca, address, authority, how, connections, streams):
     host, port = address.split(":")
     room = {"max_data": ROOM, "max_stream_data": ROOM, "max_datagram_frame_size": 65536}
@@ -203,7 +227,7 @@ async def main(ca, address, authority, how, connections, streams):
     async with asyncio.timeout(60):
         dialled = [connect(host, int(port), configuration=trust, create_protocol=Client) for _ in range(int(connections))]
         clients = [await client.__aenter__() for client in dialled]
-        ways = {f.__name__: f for f in (stop, reset, datagrams, frames, groups, heads, empty, unfinished)}
+        ways = {f.__name__: f for f in (stop, reset, datagrams, frames, groups, disorder, heads, empty, unfinished)}
         await ways[how](clients, address, authority, int(streams))
 
 

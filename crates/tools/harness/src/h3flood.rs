@@ -15,7 +15,7 @@ pub struct Flood {
     pub said: Value,
 }
 
-/// Starts clients that do `how` (`stop`, `reset`, `heads`, `empty`, `unfinished`, `datagrams`, `frames` or `groups`) with this many connections and streams of each, and waits until they have.
+/// Starts clients that do `how` (`stop`, `reset`, `heads`, `empty`, `unfinished`, `datagrams`, `frames`, `groups` or `disorder`) with this many connections and streams of each, and waits until they have.
 ///
 /// # Panics
 /// When they cannot.

@@ -28,8 +28,7 @@ pub enum LossWord {
     Retransmit,
     /// They are computed from parity, which is sent with the others: no round trip is waited for.
     Parity,
-    /// They travel in streams of QUIC, one for the datagrams of each 10 ms, where a hop is of HTTP/3: QUIC sends lost ones again, and no group waits
-    /// for another.
+    /// They travel in streams of QUIC, one for the datagrams of each 10 ms, where a hop is of HTTP/3: QUIC sends lost ones again.
     Groups,
 }
 

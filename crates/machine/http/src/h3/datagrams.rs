@@ -1,9 +1,10 @@
 //! HTTP datagrams of a connection (RFC 9297, 2.1): to which stream each belongs, and sending them.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -11,7 +12,7 @@ use hermes_net::memory::Charge;
 use hermes_net::quic::SentDatagrams;
 use hermes_proto::h3::{Fault, datagram};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::group_counts::GroupCounts;
 use super::group_sender::GroupSender;
@@ -147,14 +148,22 @@ impl Registry {
     }
 }
 
-/// Bytes that wait to be sent in groups, at most.
+/// Bytes that wait to be sent in groups, and that came in groups ahead of others, at most.
 pub const GROUP_MEMORY: usize = GroupSender::MEMORY;
 
 /// Receives the datagrams of one stream.
 #[derive(Debug)]
-pub struct DatagramReceiver(pub(crate) Arc<Queue>);
+pub struct DatagramReceiver {
+    queue: Arc<Queue>,
+    /// Runs while datagrams of groups wait for earlier ones.
+    timer: Option<Pin<Box<Sleep>>>,
+}
 
 impl DatagramReceiver {
+    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+        Self { queue, timer: None }
+    }
+
     /// Waits for a datagram, then takes those that are there too, `most` at most, and appends their payloads; for CONNECT-UDP a
     /// payload begins with a context ID. False when the stream or the connection has ended. Dropping the future loses nothing.
     pub async fn recv(&mut self, into: &mut Vec<Bytes>, most: usize) -> bool {
@@ -168,12 +177,30 @@ impl DatagramReceiver {
         into: &mut Vec<Bytes>,
         most: usize,
     ) -> Poll<bool> {
-        self.0.poll_take(cx, into, most)
+        loop {
+            if let Poll::Ready(is_open) = self.queue.poll_take(cx, into, most) {
+                return Poll::Ready(is_open);
+            }
+            let Some(due) = self.queue.due() else {
+                self.timer = None;
+                return Poll::Pending;
+            };
+            ready!(self.poll_timer(cx, Instant::from_std(due)));
+            self.queue.handle_time(due);
+        }
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        if timer.deadline() != due {
+            timer.as_mut().reset(due);
+        }
+        timer.as_mut().poll(cx)
     }
 
     /// Datagrams dropped since the last call because they were not taken in time.
     pub fn take_lost(&mut self) -> Lost {
-        self.0.take_lost()
+        self.queue.take_lost()
     }
 }
 
@@ -242,9 +269,14 @@ impl DatagramSender {
     }
 
     /// Sends them in groups from now on, where the peer takes these: in streams, so that QUIC sends lost ones again. A group that has not
-    /// arrived `within` this time is given up. `charge` is for [`GROUP_MEMORY`] bytes. Returns the counts of its groups.
+    /// arrived `within` this time is given up, and received ones wait as long for those before them. `charge` is for [`GROUP_MEMORY`] bytes.
+    /// Returns the counts of its groups.
     pub fn group(&self, within: Duration, charge: Charge) -> GroupCounts {
-        let came = self.0.datagrams().map(|queue| queue.grouped.clone());
+        let queue = self.0.datagrams();
+        if let Some(queue) = queue {
+            queue.order(within);
+        }
+        let came = queue.map(|queue| queue.grouped.clone());
         let counts = GroupCounts::beside(came.unwrap_or_default());
         self.0
             .group(GroupSender::new(within, counts.clone(), charge));
@@ -306,7 +338,7 @@ mod tests {
     fn taken(queue: &Arc<Queue>) -> Vec<Bytes> {
         let mut into = Vec::new();
         let cx = &mut Context::from_waker(std::task::Waker::noop());
-        let _ = DatagramReceiver(queue.clone()).poll_recv(cx, &mut into, 1000);
+        let _ = DatagramReceiver::new(queue.clone()).poll_recv(cx, &mut into, 1000);
         into
     }
 

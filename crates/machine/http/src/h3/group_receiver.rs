@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hermes_net::clock;
 use hermes_proto::h3::datagram_group::GroupDecoder;
 use hermes_proto::h3::{Code, Fault};
 use tokio::time::timeout;
@@ -36,17 +37,17 @@ pub(super) async fn receive(shared: &Shared, source: &mut Source) -> Result<(), 
 
 async fn read(shared: &Shared, source: &mut Source) -> Result<(), Fault> {
     let mut decoder = GroupDecoder::default();
-    let stream = loop {
+    let head = loop {
         let Some(bytes) = source.next().await else {
             return Err(refused("a group of datagrams ends before its session"));
         };
         decoder.push(&bytes);
-        if let Some(stream) = decoder.stream()? {
-            break stream;
+        if let Some(head) = decoder.head()? {
+            break head;
         }
     };
 
-    let queue = shared.datagrams.queue(stream);
+    let queue = shared.datagrams.queue(head.stream);
     let queue = queue.ok_or(Fault::stream(
         Code::DatagramError,
         "a group of datagrams is of no session",
@@ -59,11 +60,12 @@ async fn read(shared: &Shared, source: &mut Source) -> Result<(), Fault> {
         while let Some(datagram) = decoder.next_datagram()? {
             datagrams.push(datagram);
         }
-        count += datagrams.len();
+        let first = head.first + count;
+        count += datagrams.len() as u64;
         queue
             .grouped
             .fetch_add(datagrams.len() as u64, Ordering::Relaxed);
-        queue.extend(datagrams.into_iter());
+        queue.extend_in_order(first, datagrams, clock::now().into_std());
         partial.set(decoder.held());
 
         let Some(bytes) = source.next().await else {

@@ -1,7 +1,8 @@
 //! Datagrams of a session that leave in groups, each on a stream of its own.
 //!
-//! QUIC sends a lost part of a stream again. Groups do not wait for each other, and one that has not arrived in time is reset. A group is made of
-//! the datagrams of a short time: that needs no look into them, which may be encrypted, and the packets of one picture leave together.
+//! QUIC sends a lost part of a stream again, and a group that has not arrived in time is reset. The receiver puts datagrams in order by their
+//! numbers. A group is made of the datagrams of a short time: that needs no look into them, which may be encrypted, and the packets of one
+//! picture leave together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hermes_net::memory::Charge;
 use hermes_net::quic::{SendStream, SentDatagrams};
-use hermes_proto::h3::{Code, datagram_group};
+use hermes_proto::h3::datagram_group::GroupHead;
+use hermes_proto::h3::{Code, datagram_group, datagram_order};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -39,12 +41,19 @@ const BEGUN: usize = 256;
 #[derive(Debug)]
 pub(crate) struct GroupSender {
     within: Duration,
-    open: Mutex<Option<FillingGroup>>,
+    begun: Mutex<NumberedGroups>,
     groups: Arc<Semaphore>,
     room: Arc<Semaphore>,
     pub(super) counts: GroupCounts,
-    /// Of the bytes that wait here.
+    /// Of the bytes that wait in both directions.
     _charge: Charge,
+}
+
+/// The group that takes further datagrams, and the number of the next of them.
+#[derive(Debug, Default)]
+struct NumberedGroups {
+    filling: Option<FillingGroup>,
+    next: u64,
 }
 
 /// A group that takes further datagrams.
@@ -62,14 +71,14 @@ struct GroupPiece {
 }
 
 impl GroupSender {
-    /// Bytes of memory that it takes at most.
-    pub(crate) const MEMORY: usize = BYTES;
+    /// Bytes of memory that both directions of its session take at most: those that wait here, and those that came ahead of others.
+    pub(crate) const MEMORY: usize = BYTES + datagram_order::WAITING_BYTES;
 
     /// Groups that are given up when they have not arrived within this time.
     pub(super) fn new(within: Duration, counts: GroupCounts, charge: Charge) -> Self {
         Self {
             within,
-            open: Mutex::new(None),
+            begun: Mutex::default(),
             groups: Arc::new(Semaphore::new(GROUPS)),
             room: Arc::new(Semaphore::new(BYTES)),
             counts,
@@ -87,13 +96,14 @@ impl GroupSender {
         prefix: &[u8],
         payloads: impl Iterator<Item = &'a [u8]>,
     ) -> Result<SentDatagrams, NoGroup> {
-        let mut open = self.open.lock();
+        let mut begun = self.begun.lock();
+        let begun = &mut *begun;
         let now = Instant::now();
-        let group = match open.take().filter(|group| group.takes(now)) {
+        let group = match begun.filling.take().filter(|group| group.takes(now)) {
             Some(group) => group,
-            None => self.begin(state, now)?,
+            None => self.begin(state, begun.next, now)?,
         };
-        let group = open.insert(group);
+        let group = begun.filling.insert(group);
 
         let mut bytes = BytesMut::new();
         let mut count = 0;
@@ -104,6 +114,7 @@ impl GroupSender {
         let piece = self.piece(bytes.freeze());
         let is_sent = piece.is_some_and(|piece| group.pieces.send(piece).is_ok());
         let sent = if is_sent { count } else { 0 };
+        begun.next += sent as u64;
         self.counts.dropped(count - sent);
         Ok(SentDatagrams {
             sent,
@@ -118,21 +129,30 @@ impl GroupSender {
         Some(GroupPiece { bytes, _room: room })
     }
 
-    /// Opens the stream of a group.
-    fn begin(&self, state: &StreamState, now: Instant) -> Result<FillingGroup, NoGroup> {
+    /// Opens the stream of a group whose first datagram has this number.
+    fn begin(
+        &self,
+        state: &StreamState,
+        first: u64,
+        now: Instant,
+    ) -> Result<FillingGroup, NoGroup> {
         let shared = state.shared();
         let group = self.groups.clone().try_acquire_owned();
         let group = group.map_err(|_| NoGroup)?;
         let place = shared.groups.place()?;
         let stream = shared.connection.try_open_uni().ok_or(NoGroup)?;
 
-        let mut head = BytesMut::new();
-        datagram_group::encode_head(state.id(), &mut head);
+        let mut bytes = BytesMut::new();
+        let head = GroupHead {
+            stream: state.id(),
+            first,
+        };
+        head.encode(&mut bytes);
         let (pieces, waiting) = unbounded_channel();
         let ends = now + GROUP_TIME;
         place.send(GroupWriter {
             stream,
-            head: head.freeze(),
+            head: bytes.freeze(),
             waiting,
             ends,
             deadline: now + self.within,

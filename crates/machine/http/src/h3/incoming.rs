@@ -165,7 +165,7 @@ impl RequestStreamReceiver {
             .clone();
 
         self.datagrams_taken = true;
-        Some(DatagramReceiver(queue))
+        Some(DatagramReceiver::new(queue))
     }
 }
 

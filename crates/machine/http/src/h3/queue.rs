@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hermes_proto::h3::datagram_order::DatagramOrder;
 use parking_lot::Mutex;
 
 /// Datagrams that wait on one stream: 25 ms at 800 Mbit/s of full ones. The oldest are dropped, and
@@ -55,6 +57,8 @@ struct QueuedDatagrams {
     lost: Lost,
     ended: bool,
     waiting: Option<Waker>,
+    /// Of those that come in groups.
+    order: DatagramOrder,
 }
 
 impl QueuedDatagrams {
@@ -80,6 +84,13 @@ impl QueuedDatagrams {
             over = over.saturating_sub(oldest.len() + OVERHEAD);
             self.lost.datagrams += 1;
             self.lost.bytes += oldest.len() as u64;
+        }
+    }
+
+    /// Queues datagrams of groups whose turn it is.
+    fn push_ordered(&mut self, total: &AtomicUsize) {
+        while let Some(datagram) = self.order.poll_datagram() {
+            self.push(datagram, total);
         }
     }
 }
@@ -110,9 +121,45 @@ impl Queue {
         }
     }
 
+    /// Adds datagrams of a group, the first of which has this number, each when it is its turn.
+    pub(crate) fn extend_in_order(&self, first: u64, datagrams: Vec<Bytes>, now: Instant) {
+        let mut held = self.held.lock();
+        if held.ended {
+            return;
+        }
+
+        for (number, datagram) in (first..).zip(datagrams) {
+            held.order.handle_datagram(number, datagram, now);
+        }
+        held.push_ordered(&self.total);
+        // Also where nothing is there yet: the time at which it is may have changed.
+        if let Some(waiting) = held.waiting.take() {
+            waiting.wake();
+        }
+    }
+
+    /// Has datagrams of groups wait for earlier ones from now on, for so long.
+    pub(crate) fn order(&self, within: Duration) {
+        self.held.lock().order.wait(within);
+    }
+
+    /// When [`Self::handle_time`] is to be called.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.held.lock().order.due()
+    }
+
+    /// Queues datagrams that have waited long enough for earlier ones.
+    pub(crate) fn handle_time(&self, now: Instant) {
+        let mut held = self.held.lock();
+        held.order.handle_time(now);
+        held.push_ordered(&self.total);
+    }
+
     /// Ends the input. Queued datagrams can still be taken.
     pub(crate) fn end(&self) {
         let mut held = self.held.lock();
+        held.order.end();
+        held.push_ordered(&self.total);
         held.ended = true;
         if let Some(waiting) = held.waiting.take() {
             waiting.wake();
@@ -210,6 +257,13 @@ mod tests {
 
     #[test]
     fn the_end_comes_after_what_was_there() {
+        let queue = Queue::new(Total::default());
+        queue.order(Duration::from_secs(1));
+        queue.extend_in_order(1, vec![Bytes::from_static(b"behind")], Instant::now());
+        assert_eq!(take(&queue, 9).unwrap(), Vec::<Bytes>::new());
+        queue.end();
+        assert_eq!(take(&queue, 9).unwrap(), ["behind"]);
+
         let queue = Queue::new(Total::default());
         queue.extend([Bytes::from_static(b"last")].into_iter());
         queue.end();

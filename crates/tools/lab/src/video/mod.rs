@@ -33,7 +33,7 @@ pub struct VideoArguments {
     /// Only these systems. Default: all whose programs are installed.
     #[arg(long, value_delimiter = ',')]
     systems: Vec<VideoSystem>,
-    /// Only cases whose names begin so, as "1 % lost in bursts".
+    /// Only the case of this name, or those whose names begin so, as "1 % lost in bursts".
     #[arg(long)]
     case: Option<String>,
     /// Seconds of the film. Default: 60; 10 in a short run.
@@ -49,6 +49,10 @@ const RATE: Rate = Rate {
     queue_bytes: 125_000,
 };
 
+/// Seconds of the paper's films.
+const USUAL: u32 = 60;
+const LONG: u32 = 120;
+
 /// A link that loses packets, as a case.
 #[derive(Debug, Clone, Copy)]
 struct VideoCase {
@@ -63,6 +67,14 @@ impl VideoCase {
             name,
             delay: Duration::from_millis(delay),
             loss: Loss::Random(loss),
+        }
+    }
+
+    /// The name of its rows: films that are longer than usual have rows of their own.
+    fn row(&self, seconds: u32) -> String {
+        match seconds {
+            ..=USUAL => self.name.to_owned(),
+            long => format!("{}, film of {long} s", self.name),
         }
     }
 
@@ -98,6 +110,8 @@ const SHORT: usize = 1;
 
 const FRAMES: &str = "frames of the film";
 const BROKEN: &str = "macroblocks in error";
+const LOST: &str = "packets lost";
+const OVERTAKEN: &str = "packets behind later ones";
 const BYTES: &str = "bytes on the link, of the film";
 const DELAY: &str = "delay beside the link, median";
 const LATEST: &str = "delay beside the link, 99 %";
@@ -128,17 +142,14 @@ fn measure_all(arguments: &VideoArguments, sheet: &mut Sheet) -> Result<()> {
         true => VideoSystem::installed(&programs),
     };
     let cases = match &arguments.case {
-        Some(name) => CASES
-            .iter()
-            .filter(|case| case.name.starts_with(name))
-            .collect(),
+        Some(name) => named(name),
         None if rounds.short => vec![&CASES[SHORT]],
         None => Vec::from_iter(&CASES),
     };
     ensure!(!cases.is_empty(), "no case has this name");
     let seconds = arguments
         .seconds
-        .unwrap_or(if rounds.short { 10 } else { 60 });
+        .unwrap_or(if rounds.short { 10 } else { USUAL });
     let film = Film::make(seconds)?;
 
     let mut progress = Progress::new(rounds.repeats as usize * cases.len());
@@ -148,8 +159,9 @@ fn measure_all(arguments: &VideoArguments, sheet: &mut Sheet) -> Result<()> {
             let seed = rounds.seed + u64::from(round);
             let measured = measure(case, &systems, &programs, &film, seed);
             if let Err(error) = measured.map(|figures| {
+                let row = case.row(seconds);
                 for (system, figures) in systems.iter().zip(figures) {
-                    figures.add(sheet, case.name, system.name());
+                    figures.add(sheet, &row, system.name());
                 }
             }) {
                 sheet.failures.push(format!("{}: {error:#}", case.name));
@@ -160,10 +172,24 @@ fn measure_all(arguments: &VideoArguments, sheet: &mut Sheet) -> Result<()> {
     Ok(())
 }
 
+/// The case of this name, or else those whose names begin so.
+fn named(name: &str) -> Vec<&'static VideoCase> {
+    let whole = CASES.iter().find(|case| case.name == name);
+    match whole {
+        Some(case) => vec![case],
+        None => CASES
+            .iter()
+            .filter(|case| case.name.starts_with(name))
+            .collect(),
+    }
+}
+
 /// The figures of one system.
 struct VideoFigures {
     frames: f64,
     broken: usize,
+    lost: usize,
+    overtaken: usize,
     bytes: f64,
     delay: Duration,
     latest: Duration,
@@ -174,6 +200,13 @@ impl VideoFigures {
         let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
         sheet.add(case, system, Figure::more(FRAMES, "%"), self.frames * 100.0);
         sheet.add(case, system, Figure::less(BROKEN, ""), self.broken as f64);
+        sheet.add(case, system, Figure::less(LOST, ""), self.lost as f64);
+        sheet.add(
+            case,
+            system,
+            Figure::less(OVERTAKEN, ""),
+            self.overtaken as f64,
+        );
         sheet.add(case, system, Figure::less(BYTES, "times"), self.bytes);
         sheet.add(
             case,

@@ -12,6 +12,9 @@ pub(super) const FRAME_RATE: u32 = 30;
 /// Bytes of MPEG-TS in one packet of RTP: seven of its packets.
 const PACKET: u32 = 1316;
 
+/// Seconds that a receiver waits for a packet.
+const PATIENCE: &str = "300";
+
 /// A film that is there.
 pub(super) struct Film {
     folder: tempfile::TempDir,
@@ -89,7 +92,9 @@ impl Film {
 
 /// The words for ffmpeg that receive a film, and keep it as it comes: with the same buffers for all systems.
 ///
-/// A session description (RFC 8866) tells it the payload type: by itself it opens its port twice, and misses the packets in between.
+/// A session description (RFC 8866) tells it the payload type: by itself it opens its port twice, and misses the packets in between. It waits for
+/// the film as long as other systems need to open, where its default gives up after 10 s of silence, and writes each packet at once: when it is told
+/// to end, it would discard up to 256 KiB that it has not written, and so the end of the film.
 ///
 /// # Errors
 /// The description cannot be written.
@@ -103,10 +108,10 @@ pub(super) fn receiving(port: u16, folder: &Path) -> Result<Vec<String>> {
     let file = received(folder);
     let file = file.to_string_lossy();
     let before = ["-v", "error", "-y", "-protocol_whitelist", "file,udp,rtp"];
-    let buffers = ["-buffer_size", "26214400"];
-    let behind = ["-i", &*from, "-c", "copy", "-f", "mpegts", &*file];
-    let words = before.iter().chain(&buffers).chain(&behind);
-    Ok(words.map(|word| (*word).to_owned()).collect())
+    let input = ["-buffer_size", "26214400", "-listen_timeout", PATIENCE];
+    let output = ["-c", "copy", "-flush_packets", "1", "-f", "mpegts", &*file];
+    let words = [&before[..], &input, &["-i", &*from], &output].concat();
+    Ok(words.into_iter().map(str::to_owned).collect())
 }
 
 /// The file of a received film.

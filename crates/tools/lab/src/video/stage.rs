@@ -148,7 +148,13 @@ impl VideoStage {
         let bytes = sent_bytes(self.topology.namespace("server")?)?;
         self.receiver.end(END_LIMIT);
         let [before, behind] = self.taps;
-        let delays = tap::delays(&before.end()?, &behind.end()?);
+        let (sent, came) = (before.end()?, behind.end()?);
+        let missed = sent.gaps();
+        anyhow::ensure!(
+            missed == 0,
+            "{missed} packets are lost at the sender's own machine"
+        );
+        let delays = tap::delays(&sent, &came);
         let received = picture::look(&picture::received(self.folder.path()), film.frames)?;
 
         let at = |part: usize| {
@@ -159,6 +165,8 @@ impl VideoStage {
         Ok(VideoFigures {
             frames: f64::from(received.frames) / f64::from(film.frames),
             broken: received.broken,
+            lost: tap::lost(&sent, &came),
+            overtaken: came.overtaken(),
             bytes: bytes as f64 / film.bytes as f64,
             delay: at(50),
             latest: at(99),

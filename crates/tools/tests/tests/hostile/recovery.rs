@@ -96,3 +96,26 @@ fn forged_groups_end_the_connection_that_they_come_on_alone() {
     let cost = stage.end.peak().saturating_sub(before);
     assert!(cost < 24 * MIB, "{cost} bytes");
 }
+
+#[test]
+fn groups_in_disorder_cost_those_of_their_own_tunnel_alone() {
+    let echo = origins::udp_echo(origins::V4);
+    let stage = Stage::start(echo.address(), "groups");
+    stage.others_are_served();
+    let before = stage.end.peak();
+    let target = echo.address().to_string();
+    let flood = h3flood::start(
+        &stage.ca,
+        stage.end.address("web"),
+        &target,
+        "disorder",
+        1,
+        4,
+    );
+    assert_eq!(flood.said["sent"], 8000);
+    assert_eq!(flood.said["ended"], false, "they are of its own sessions");
+    stage.others_are_served();
+    let cost = stage.end.peak().saturating_sub(before);
+    assert!(cost < 24 * MIB, "{cost} bytes");
+    drop(flood);
+}

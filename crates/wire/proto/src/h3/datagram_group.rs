@@ -1,10 +1,11 @@
 //! HTTP datagrams in streams of QUIC, one stream for each group of them: an extension of ours, as RFC 9297 has none.
 //!
-//! QUIC sends a lost part of a stream again, and a group waits for no other one. The stream is unidirectional; its type is that of
-//! [`StreamType::DatagramGroup`], and it is sent only to a peer whose SETTINGS have the same number with the value 1.
+//! QUIC sends a lost part of a stream again, and datagrams have numbers, so that a receiver can put them [in order](super::datagram_order). The
+//! stream is unidirectional; its type is that of [`StreamType::DatagramGroup`], and it is sent only to a peer whose SETTINGS have the same number
+//! with the value 1.
 //!
 //! ```text
-//! Datagram Group { Stream Type (varint), Quarter Stream ID (varint), Grouped Datagram ... }
+//! Datagram Group { Stream Type (varint), Quarter Stream ID (varint), First Number (varint), Grouped Datagram ... }
 //! Grouped Datagram { Length (varint), HTTP Datagram Payload }
 //! ```
 
@@ -18,10 +19,26 @@ use crate::varint;
 /// The largest payload of a datagram: a context ID, and an IP packet.
 pub const LARGEST: usize = varint::MAX_SIZE + 65_535;
 
-/// Appends the beginning of a group of this request stream.
-pub fn encode_head(stream: u64, output: &mut BytesMut) {
-    varint::encode(StreamType::DatagramGroup.number(), output);
-    encode_prefix(stream, output);
+/// The beginning of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupHead {
+    /// The request stream that it belongs to.
+    pub stream: u64,
+    /// The number of its first datagram. All grouped datagrams of a session and direction are numbered, from 0 on.
+    pub first: u64,
+}
+
+impl GroupHead {
+    /// Appends it, behind the type of its stream.
+    pub fn encode(self, output: &mut BytesMut) {
+        varint::encode(StreamType::DatagramGroup.number(), output);
+        self.encode_rest(output);
+    }
+
+    fn encode_rest(self, output: &mut BytesMut) {
+        encode_prefix(self.stream, output);
+        varint::encode(self.first, output);
+    }
 }
 
 /// Appends a datagram whose payload is `prefix` and `payload`.
@@ -50,11 +67,11 @@ impl GroupDecoder {
         self.input.len()
     }
 
-    /// The request stream that the group belongs to, which is read first; `None` when more bytes are needed.
+    /// The head of the group, which is read first; `None` when more bytes are needed.
     ///
     /// # Errors
     /// There is no such stream.
-    pub fn stream(&mut self) -> Result<Option<u64>, Fault> {
+    pub fn head(&mut self) -> Result<Option<GroupHead>, Fault> {
         let mut rest = &self.input[..];
         let Some(quarter) = varint::decode(&mut rest) else {
             return Ok(None);
@@ -62,8 +79,14 @@ impl GroupDecoder {
         if quarter > MAX_QUARTER {
             return Err(fault("a quarter stream ID above 2^60 - 1"));
         }
+        let Some(first) = varint::decode(&mut rest) else {
+            return Ok(None);
+        };
         self.input.advance(self.input.len() - rest.len());
-        Ok(Some(quarter * 4))
+        Ok(Some(GroupHead {
+            stream: quarter * 4,
+            first,
+        }))
     }
 
     /// The payload of the next datagram; `None` when more bytes are needed.
@@ -99,36 +122,36 @@ pub(super) fn fuzz_one(data: &[u8]) {
     let pieces: Vec<_> = data.chunks(3).collect();
     assert_eq!(decode_all(&pieces), whole);
 
-    let Some((stream, datagrams)) = whole else {
+    let Some((head, datagrams)) = whole else {
         return;
     };
     let mut again = BytesMut::new();
-    encode_prefix(stream, &mut again);
+    head.encode_rest(&mut again);
     for datagram in &datagrams {
         encode(&[], datagram, &mut again);
     }
-    assert_eq!(decode_all(&[&again]), Some((stream, datagrams)));
+    assert_eq!(decode_all(&[&again]), Some((head, datagrams)));
 }
 
-/// The stream of a group, and its datagrams up to the first mistake.
+/// The head of a group, and its datagrams up to the first mistake.
 #[cfg(test)]
-fn decode_all(pieces: &[&[u8]]) -> Option<(u64, Vec<Bytes>)> {
+fn decode_all(pieces: &[&[u8]]) -> Option<(GroupHead, Vec<Bytes>)> {
     let mut decoder = GroupDecoder::default();
-    let mut stream = None;
+    let mut head = None;
     let mut datagrams = Vec::new();
     for piece in pieces {
         decoder.push(piece);
-        if stream.is_none() {
-            stream = decoder.stream().ok()?;
+        if head.is_none() {
+            head = decoder.head().ok()?;
         }
-        if stream.is_none() {
+        if head.is_none() {
             continue;
         }
         while let Ok(Some(datagram)) = decoder.next_datagram() {
             datagrams.push(datagram);
         }
     }
-    Some((stream?, datagrams))
+    Some((head?, datagrams))
 }
 
 #[cfg(test)]
@@ -141,7 +164,11 @@ mod tests {
     #[test]
     fn a_group_is_read_as_it_is_written_however_it_is_cut() {
         let mut group = BytesMut::new();
-        encode_head(44, &mut group);
+        let head = GroupHead {
+            stream: 44,
+            first: 70_000,
+        };
+        head.encode(&mut group);
         encode(&[0], b"one", &mut group);
         encode(&[], b"", &mut group);
         encode(&[], &[7; 2000], &mut group);
@@ -154,16 +181,16 @@ mod tests {
             Bytes::new(),
             Bytes::from(vec![7; 2000]),
         ];
-        assert_eq!(decode_all(&[rest]), Some((44, datagrams.clone())));
+        assert_eq!(decode_all(&[rest]), Some((head, datagrams.clone())));
         let bytes: Vec<_> = rest.chunks(1).collect();
-        assert_eq!(decode_all(&bytes), Some((44, datagrams)));
+        assert_eq!(decode_all(&bytes), Some((head, datagrams)));
     }
 
     #[test]
     fn refuses_a_stream_that_cannot_be_and_a_datagram_longer_than_any() {
         let mut decoder = GroupDecoder::default();
         decoder.push(&[0xFF; 8]);
-        assert_eq!(decoder.stream().unwrap_err().code, Code::DatagramError);
+        assert_eq!(decoder.head().unwrap_err().code, Code::DatagramError);
 
         let mut decoder = GroupDecoder::default();
         let mut long = BytesMut::new();

@@ -14,6 +14,7 @@ mod code;
 mod control;
 pub mod datagram;
 pub mod datagram_group;
+pub mod datagram_order;
 mod decoder;
 mod fields;
 pub mod frame;

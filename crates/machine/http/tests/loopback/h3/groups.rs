@@ -8,7 +8,8 @@ use hermes_http::h3::{DatagramReceiver, GROUP_MEMORY};
 use hermes_net::memory::{Memory, Owner, Purpose};
 use hermes_net::quic::Stopped;
 use hermes_proto::fields::Fields;
-use hermes_proto::h3::{StreamType, datagram_group};
+use hermes_proto::h3::StreamType;
+use hermes_proto::h3::datagram_group::{self, GroupHead};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -22,9 +23,13 @@ const WITHIN: Duration = Duration::from_secs(10);
 
 impl End {
     fn group(&self) {
+        self.group_within(WITHIN);
+    }
+
+    fn group_within(&self, within: Duration) {
         let owner = Memory::node().owner(Owner::User("groups".into()));
         let charge = owner.charge(Purpose::Transforms, GROUP_MEMORY).unwrap();
-        self.send.group(WITHIN, charge);
+        self.send.group(within, charge);
     }
 }
 
@@ -65,8 +70,13 @@ async fn tunnel(server: &Server) -> (Wire, Exchange) {
 
 /// A group of one datagram.
 fn group(stream: u64, payload: &[u8]) -> Vec<u8> {
+    numbered(stream, 0, payload)
+}
+
+/// A group of one datagram with this number.
+fn numbered(stream: u64, first: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = BytesMut::new();
-    datagram_group::encode_head(stream, &mut bytes);
+    GroupHead { stream, first }.encode(&mut bytes);
     datagram_group::encode(&[], payload, &mut bytes);
     bytes.to_vec()
 }
@@ -105,6 +115,53 @@ async fn datagrams_in_groups_come_in_both_directions_however_large() {
     .await;
 }
 
+/// Sends a group of one datagram, whose payload is its number.
+async fn send_numbered(wire: &Wire, number: u64) {
+    let mut stream = wire.connection.open_uni().await.unwrap();
+    wire::send(
+        &mut stream,
+        &numbered(0, number, number.to_string().as_bytes()),
+    )
+    .await;
+    stream.finish().unwrap();
+}
+
+#[tokio::test]
+async fn groups_that_overtake_others_wait_for_those_in_order() {
+    bounded(async {
+        let (server, mut ends) = serve().await;
+        let (wire, _exchange) = tunnel(&server).await;
+        let mut far = ends.recv().await.unwrap();
+        far.group();
+        let mut came = Vec::new();
+        for number in [2, 1, 4, 3, 0] {
+            send_numbered(&wire, number).await;
+        }
+        while came.len() < 5 {
+            came.extend(far.receive().await);
+        }
+        assert_eq!(came, ["0", "1", "2", "3", "4"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_group_that_never_comes_delays_others_no_longer_than_agreed_and_is_not_wanted_later() {
+    bounded(async {
+        let (server, mut ends) = serve().await;
+        let (wire, _exchange) = tunnel(&server).await;
+        let mut far = ends.recv().await.unwrap();
+        far.group_within(Duration::from_millis(20));
+        send_numbered(&wire, 7).await;
+        assert_eq!(far.receive().await, ["7"]);
+        for number in [6, 7, 8] {
+            send_numbered(&wire, number).await;
+        }
+        assert_eq!(far.receive().await, ["8"]);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_peer_that_takes_no_groups_gets_datagrams() {
     bounded(async {
@@ -127,7 +184,7 @@ async fn a_forged_group_ends_its_own_stream_and_nothing_else() {
         let (wire, _exchange) = tunnel(&server).await;
         let mut datagrams = tunnels.recv().await.unwrap();
         let kind = number(StreamType::DatagramGroup.number());
-        let too_long = [&kind[..], &number(0), &number(70_000)].concat();
+        let too_long = [&kind[..], &number(0), &number(0), &number(70_000)].concat();
         let no_stream = [&kind[..], &number((1 << 62) - 1)].concat();
         for forged in [group(4, b"\0x"), group(400, b"\0x"), too_long, no_stream] {
             assert_eq!(stopped(&wire, &forged).await, Some(0x33));
