@@ -107,7 +107,10 @@ impl VideoStage {
             VideoSystem::Paper => Some(VideoServer::begin(server)?),
             _ => None,
         };
-        open(server, &taps[1])?;
+        open(server, &taps[1]).with_context(|| {
+            let logs = nodes.iter().map(Process::log);
+            logs.collect::<Vec<_>>().join("\n")
+        })?;
         Ok(Self {
             system,
             delay: profile.delay,
@@ -148,7 +151,8 @@ impl VideoStage {
         let bytes = sent_bytes(self.topology.namespace("server")?)?;
         self.receiver.end(END_LIMIT);
         let [before, behind] = self.taps;
-        let (sent, came) = (before.end()?, behind.end()?);
+        let sent = before.end()?;
+        let came = behind.end()?;
         let missed = sent.gaps();
         anyhow::ensure!(
             missed == 0,
