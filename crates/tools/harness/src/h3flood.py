@@ -14,7 +14,9 @@ PATIENCE = 15
 ROOM = 1 << 32
 REQUEST_CANCELLED = 0x10C
 DATAGRAMS = 40_000
-GROUPS = 8_000
+GROUPS = 4_000
+# The type of a stream with a group of datagrams, 0x68677270.
+GROUP = (0x68677270 | 3 << 62).to_bytes(8, "big")
 # Datagrams that may come while ten requests are broken off.
 TURNS = 40
 
@@ -179,7 +181,7 @@ async def frames(clients, address, authority, streams):
 async def groups(clients, address, authority, streams):
     """Sends groups of datagrams of no session, of an own one but cut, and empty, as fast as it may; says what that was answered with."""
     (client,), sent = clients, 0
-    kind = b"\xa8\x67\x72\x70"
+    kind = GROUP
     client.tunnel(address, authority)
     client.transmit()
     await asyncio.wait_for(client.ping(), PATIENCE)
@@ -209,14 +211,15 @@ async def disorder(clients, address, authority, streams):
         first = (firsts[turn % len(firsts)] | 3 << 62).to_bytes(8, "big")
         datagrams = (b"\x43\x85\x00" + bytes(900)) * 4
         stream = client._quic.get_next_available_stream_id(is_unidirectional=True)
-        client._quic.send_stream_data(stream, b"\xa8\x67\x72\x70" + session + first + datagrams, end_stream=True)
+        client._quic.send_stream_data(stream, GROUP + session + first + datagrams, end_stream=True)
         if number % 20 == 0:
             client.transmit()
             for _ in range(TURNS):
                 await asyncio.sleep(0)
     await asyncio.wait_for(client.ping(), PATIENCE)
     say({"sent": GROUPS, "ended": client.ended.done()})
-    sys.stdin.read()
+    # Goes on with those that wait for streams of their own.
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 
 async def main(ca, address, authority, how, connections, streams):
