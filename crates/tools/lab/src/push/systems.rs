@@ -176,7 +176,7 @@ fn nchan_configuration(address: SocketAddr) -> String {
     )
 }
 
-/// Whoever comes may subscribe and publish, no sign of life is among the messages, and for a client waits as much as for one of NATS.
+/// Anyone may subscribe and publish, no sign of life is among the messages, and for a client waits as much as for one of NATS.
 fn centrifugo_configuration(address: SocketAddr) -> String {
     let host = address.ip();
     let port = address.port();
