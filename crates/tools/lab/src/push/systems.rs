@@ -157,14 +157,14 @@ fn centrifugo() -> PathBuf {
     std::env::var_os("HERMES_CENTRIFUGO").map_or_else(|| "centrifugo".into(), PathBuf::from)
 }
 
-/// A message is for those who are there, as those of the others are.
+/// A message is for those who are there, as those of the others are; nchan keeps large ones for some seconds more, gigabytes of them.
 fn nchan_configuration(address: SocketAddr) -> String {
     format!(
         "load_module /usr/lib/nginx/modules/ngx_nchan_module.so;\n\
          daemon off; worker_processes auto; worker_rlimit_nofile 20000; pid nginx.pid; error_log stderr error;\n\
          events {{ worker_connections 20000; }}\n\
          http {{\n\
-         access_log off; keepalive_requests 1000000000; nchan_max_reserved_memory 512m;\n\
+         access_log off; keepalive_requests 1000000000; nchan_max_reserved_memory 4096m;\n\
          client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n\
          client_max_body_size 4m; client_body_buffer_size 2m;\n\
          server {{\n\
