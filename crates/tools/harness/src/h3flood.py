@@ -33,6 +33,7 @@ class Client(QuicConnectionProtocol):
         if isinstance(event, (StreamReset, StopSendingReceived)):
             self.refused.add(event.stream_id)
         if isinstance(event, ConnectionTerminated) and not self.ended.done():
+            self.phrase = event.reason_phrase
             self.ended.set_result(event.error_code)
         self.http.handle_event(event)
 
@@ -195,7 +196,8 @@ async def groups(clients, address, authority, streams):
         await asyncio.sleep(0.001)
         for _ in range(TURNS):
             await asyncio.sleep(0)
-    say({"sent": sent, "code": await asyncio.wait_for(client.ended, PATIENCE)})
+    code = await asyncio.wait_for(client.ended, PATIENCE)
+    say({"sent": sent, "code": code, "phrase": client.phrase})
 
 
 async def disorder(clients, address, authority, streams):

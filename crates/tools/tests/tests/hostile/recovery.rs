@@ -92,11 +92,9 @@ fn forged_groups_end_the_connection_that_they_come_on_alone() {
         20_000,
     );
     assert_eq!(flood.said["code"], EXCESSIVE_LOAD, "{}", flood.said);
-    eventually("the flood's tunnel has ended for its groups", || {
-        let ended = stage.end.access().into_iter();
-        let mut reasons = ended.map(|record| record["reason"].to_string());
-        reasons.find(|reason| reason.contains("groups of datagrams"))
-    });
+    // Its record may say no more than that the connection was lost.
+    let phrase = flood.said["phrase"].as_str().unwrap_or_default();
+    assert!(phrase.contains("groups of datagrams"), "{}", flood.said);
     stage.others_are_served();
     let cost = stage.end.peak().saturating_sub(before);
     assert!(cost < 24 * MIB, "{cost} bytes");
