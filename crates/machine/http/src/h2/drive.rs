@@ -130,7 +130,8 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         let mut core = self.joint.core();
         if core.is_left && !core.machine.has_streams() {
             core.machine.leave();
-            if core.machine.has_output() {
+            // Where the socket is full, the last frames wait for it: to look again at once would turn this worker in a circle.
+            if written.is_ready() && core.machine.has_output() {
                 drop(core);
                 return Poll::Ready(Ok(false));
             }
