@@ -1,18 +1,22 @@
 //! Futures that are dropped half-way, and peers that go away.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use hermes_http::h1::client::Receiver;
 use hermes_http::server::Options;
 use hermes_http::{Cause, Event, Frame, Incoming, Offered, Pending, Reset};
 use hermes_proto::fields::Fields;
 use http::StatusCode;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::client::open_h1;
 use crate::content::{Content, connect, get, hello, post, response};
 use crate::raw::Raw;
 use crate::server::Server;
-use crate::{H1, H2, H3, PATHS, Path, bounded, each, reach};
+use crate::{H1, H2, H3, PATHS, PATIENCE, Path, bounded, each, reach};
 
 /// The paths of one hop.
 const HOPS: &[Path] = &[&[H1], &[H2], &[H3]];
@@ -350,4 +354,53 @@ async fn finishing_what_the_peer_reset_tells_of_the_reset() {
         }
     })
     .await;
+}
+
+/// SETTINGS with the largest window for streams, and as much for the connection (RFC 9113, 6.5 and 6.9).
+const WIDE: &[u8] =
+    b"\0\0\x06\x04\0\0\0\0\0\0\x04\x7f\xff\xff\xff\0\0\x04\x08\0\0\0\0\0\x7f\xff\0\0";
+
+/// RST_STREAM of the first stream.
+const RESET: &[u8] = b"\0\0\x04\x03\0\0\0\0\x01\0\0\0\0";
+
+/// A PING, which wakes who has a full socket.
+const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0anything";
+
+/// Fills the socket of a peer that reads nothing and ends the stream, and needs the connection no more.
+async fn leave_with_a_full_socket() {
+    let (mut raw, near) = Raw::pair().await;
+    raw.0.write_all(WIDE).await.unwrap();
+    let link = crate::client::link(near).await;
+    let (mut outgoing, mut pending) = link.open(&post(), None).await.unwrap();
+    let piece = Bytes::from(vec![7; 64 << 10]);
+    // It is full once nothing has left for a while.
+    let moment = Duration::from_millis(200);
+    while let Ok(sent) = timeout(moment, outgoing.data(piece.clone(), false)).await {
+        sent.unwrap();
+    }
+
+    raw.0.write_all(RESET).await.unwrap();
+    assert!(pending.event(None).await.is_err());
+    drop((outgoing, pending));
+    drop(link);
+    raw.0.write_all(PING).await.unwrap();
+    // The driver has its turns in this runtime, and gives it back each time.
+    for _ in 0..100 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(raw);
+}
+
+#[test]
+fn a_connection_that_is_left_with_a_full_socket_gives_its_thread_back() {
+    let (tell, told) = std::sync::mpsc::channel();
+    // Beside the test: a thread that is never given back cannot look at a clock.
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(leave_with_a_full_socket());
+        tell.send(()).unwrap();
+    });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(()));
 }
