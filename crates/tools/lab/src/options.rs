@@ -98,7 +98,7 @@ pub fn show(text: &str) -> Result<()> {
 }
 
 impl Options {
-    /// Measures, unless results are only shown, and then loads them; the sheet with the figures and how they were made.
+    /// Measures, unless results are only shown; the sheet with the figures and how they were made, those of earlier runs in the file among them.
     ///
     /// # Errors
     /// Those of the measurement; the file of results cannot be read.
@@ -111,7 +111,10 @@ impl Options {
         let mut sheet = Sheet::default();
         measure(&mut sheet)?;
         sheet.runs.push(self.run(begin));
-        Ok(sheet)
+        match self.earlier() {
+            Some(file) => Ok(sheet.after(load(file)?)),
+            None => Ok(sheet),
+        }
     }
 
     /// How it was measured, since `begin`.

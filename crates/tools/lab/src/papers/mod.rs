@@ -18,8 +18,6 @@ mod rehoming;
 mod transactions;
 mod tunnels;
 
-use std::time::Instant;
-
 use anyhow::Result;
 
 use crate::options::Options;
@@ -62,16 +60,11 @@ pub enum PaperExperiment {
 /// When a network cannot be laid, a program is missing or does not start, or the results cannot be written.
 pub fn run(arguments: &PaperArguments) -> Result<()> {
     let options = &arguments.options;
-    let begin = Instant::now();
     let (head, goals) = about(arguments.experiment);
-    let mut sheet = match options.show {
-        true => Sheet::default(),
-        false => measure(arguments.experiment, options)?,
-    };
-    if !options.show {
-        sheet.runs.push(options.run(begin));
-    }
-
+    let sheet = options.measured(|sheet| {
+        *sheet = measure(arguments.experiment, options)?;
+        Ok(())
+    })?;
     sheet.publish(options, head, goals)
 }
 

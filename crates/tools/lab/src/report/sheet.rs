@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::{Figure, Run, Summary, cell, load, number, page_table, plain_table, save};
+use super::{Figure, Run, Summary, cell, number, page_table, plain_table, save};
 use crate::options::{Options, show};
 
 /// All results of one command.
@@ -87,7 +87,7 @@ impl Sheet {
 
     /// Keeps from `earlier` the cases that were not measured again.
     #[must_use]
-    fn after(mut self, earlier: Self) -> Self {
+    pub fn after(mut self, earlier: Self) -> Self {
         let is_kept = |old: &SheetSeries| self.series.iter().all(|new| new.case != old.case);
         let mut series: Vec<_> = earlier.series.into_iter().filter(is_kept).collect();
         series.append(&mut self.series);
@@ -152,30 +152,25 @@ impl Sheet {
         })
     }
 
-    /// Writes and prints the results, together with those of earlier runs in the file.
+    /// Writes and prints the results.
     ///
     /// # Errors
-    /// A file cannot be read or written, or a measurement has failed.
+    /// A file cannot be written, or a measurement has failed.
     pub fn publish(
-        self,
+        &self,
         options: &Options,
         head: PageHead,
         goals: impl FnOnce(&Self) -> Vec<SheetGoal>,
     ) -> Result<()> {
-        let failed = self.failures.len();
-        let mut sheet = self;
         if let Some(file) = options.later() {
-            if let Some(earlier) = options.earlier() {
-                sheet = sheet.after(load(earlier)?);
-            }
-            save(&sheet, file)?;
+            save(self, file)?;
         }
 
-        let goals = goals(&sheet);
-        let output = &options.output;
-        output.publish_page(|| sheet.page(head, &goals))?;
-        show(&sheet.print(&goals))?;
+        let goals = goals(self);
+        options.output.publish_page(|| self.page(head, &goals))?;
+        show(&self.print(&goals))?;
 
+        let failed = self.failures.len();
         ensure!(failed == 0, "{failed} measurements failed; see above");
         Ok(())
     }

@@ -11,7 +11,6 @@ mod plot;
 mod systems;
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::geteuid;
@@ -70,13 +69,10 @@ const OTHER_FILES: u64 = 200;
 /// When it is not root's, a program is missing, a measurement fails or the results cannot be written.
 pub fn run(arguments: &SplitArguments) -> Result<()> {
     let options = &arguments.options;
-    let begin = Instant::now();
-    let mut sheet = Sheet::default();
-    if !options.show {
+    let sheet = options.measured(|sheet| {
         ensure!(geteuid().is_root(), "networks of its own need root");
-        measure_all(arguments, &mut sheet)?;
-        sheet.runs.push(options.run(begin));
-    }
+        measure_all(arguments, sheet)
+    })?;
     if let Some(folder) = &options.svg {
         let systems = SplitSystem::ALL.map(SplitSystem::name);
         draw_bars(&sheet, &systems, &plot::PANELS, &folder.join("split.svg"))?;
