@@ -78,8 +78,8 @@ impl Multipath {
     }
 
     /// Subscribes to a share of the channel by each of these: together they bring as much as all ways carry, and each message once. Where a
-    /// way breaks off, the next one brings its share, too: what waits at the relay comes by it, and what was under way is told as lost. Of
-    /// more than 16 ways, those beyond bring nothing.
+    /// way breaks off, the next one brings its share, too: messages that wait at the relay come by it, and those under way are told as
+    /// lost. Of more than 16 ways, those beyond bring nothing.
     #[must_use]
     pub fn striped(channels: Vec<Channel>, wish: &Wish) -> Self {
         let count = u8::try_from(channels.len()).map_or(MAX_SHARES, |count| count.min(MAX_SHARES));

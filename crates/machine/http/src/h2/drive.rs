@@ -130,7 +130,7 @@ impl<S: AsyncRead + AsyncWrite + AsMut<Stream> + Unpin> ConnectionDriver<S> {
         let mut core = self.joint.core();
         if core.is_left && !core.machine.has_streams() {
             core.machine.leave();
-            // Where the socket is full, the last frames wait for it: to look again at once would turn this worker in a circle.
+            // A full socket wakes this task once it has room: polling again before that would loop, and never yield the worker.
             if written.is_ready() && core.machine.has_output() {
                 drop(core);
                 return Poll::Ready(Ok(false));

@@ -362,7 +362,7 @@ mod tests {
             order.heard(way, at(sequence));
             order.keep(message(sequence));
         };
-        // What comes before all ways are open is for no one.
+        // Messages from before all ways are open are dropped: nothing was promised yet.
         assert!(order.open(0, at(2), true).is_none());
         take(&mut order, 0, 3);
         assert_eq!(ready(&mut order), []);

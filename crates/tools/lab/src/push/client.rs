@@ -274,8 +274,8 @@ impl Publisher {
         }
     }
 
-    /// Waits until NATS has taken all. Where something that it says is not read, such as its own PING, the end of the connection is a reset, and
-    /// what it has not read yet is lost.
+    /// Waits until NATS has taken all. Closing a socket with unread input, such as a PING of NATS, sends a reset, and NATS drops the messages
+    /// that it has not read yet.
     fn flush(&mut self) -> Result<()> {
         self.stream.write_all(b"PING\r\n")?;
         loop {

@@ -61,7 +61,7 @@ impl PushMeasuring<'_> {
             self.add(case, Figure::less("p50", "us"), median(&times));
             self.add(case, Figure::less("p99", "us"), quantile(&times, 0.99));
         }
-        // Before the flows: what those leave behind in memory would be taken for that of subscribers.
+        // Before the flows, whose buffers stay resident and would be counted as the memory of subscribers.
         self.idle()?;
         self.stream(STREAM, 1)?;
         self.stream(FAN_OUT, 100)?;

@@ -79,30 +79,13 @@ impl VideoStage {
             VideoSystem::Direct => (address(VIEWER, EXIT)?, address("0.0.0.0", EXIT)?),
             _ => (address("127.0.0.1", ENTRY)?, address("127.0.0.1", EXIT)?),
         };
-        let words = picture::receiving(PLAYED, folder.path())?;
-        let mut receiver = Process::start_in(
-            Some(viewer),
-            "receiver",
-            folder.path(),
-            Path::new("ffmpeg"),
-            &words,
-        )?;
-        listens(viewer, PLAYED, &mut receiver)?;
+        let receiver = begin_receiver(viewer, folder.path())?;
         let taps = [
             Tap::begin(server, address("0.0.0.0", SENT)?, out)?,
             Tap::begin(viewer, exit, address("127.0.0.1", PLAYED)?)?,
         ];
 
-        let mut nodes = Vec::new();
-        for command in system.commands(programs, folder.path())? {
-            let namespace = match command.place {
-                VideoPlace::Server => server,
-                VideoPlace::Viewer => viewer,
-            };
-            let mut node = start(namespace, &command, folder.path())?;
-            listens(namespace, command.port, &mut node)?;
-            nodes.push(node);
-        }
+        let nodes = start_nodes(system, programs, &topology, folder.path())?;
         let video_server = match system {
             VideoSystem::Paper => Some(VideoServer::begin(server)?),
             _ => None,
@@ -205,6 +188,35 @@ fn start(namespace: &Namespace, command: &VideoCommand, folder: &Path) -> Result
         &command.program,
         &command.words,
     )
+}
+
+/// Starts the program that plays the film, and waits until it listens.
+fn begin_receiver(viewer: &Namespace, folder: &Path) -> Result<Process> {
+    let words = picture::receiving(PLAYED, folder)?;
+    let program = Path::new("ffmpeg");
+    let mut receiver = Process::start_in(Some(viewer), "receiver", folder, program, &words)?;
+    listens(viewer, PLAYED, &mut receiver)?;
+    Ok(receiver)
+}
+
+/// Starts the programs of a system, each where it belongs, and waits until they listen.
+fn start_nodes(
+    system: VideoSystem,
+    programs: &VideoPrograms,
+    topology: &Topology,
+    folder: &Path,
+) -> Result<Vec<Process>> {
+    let started = system.commands(programs, folder)?.into_iter();
+    let started = started.map(|command| {
+        let namespace = topology.namespace(match command.place {
+            VideoPlace::Server => "server",
+            VideoPlace::Viewer => "viewer",
+        })?;
+        let mut node = start(namespace, &command, folder)?;
+        listens(namespace, command.port, &mut node)?;
+        Ok(node)
+    });
+    started.collect()
 }
 
 /// Sends small packets until one has come out: a film that waits for its tunnel would come as a burst that no such link carries.
