@@ -345,7 +345,7 @@ async fn from_disk(opened: &mut Option<OpenContent>, disk: &DiskContent, at: u64
 }
 
 /// Passes on a content that is not stored.
-async fn forward(mut incoming: Incoming, mut outgoing: Outgoing) {
+pub(crate) async fn forward(mut incoming: Incoming, mut outgoing: Outgoing) {
     while let Some(frame) = incoming.frame().await {
         let sent = match frame {
             Ok(Frame::Data(bytes)) => outgoing.data(bytes, false).await,

@@ -14,7 +14,7 @@ pub(crate) enum Forwarded {
     Method,
     /// No response of this resource is stored, or none that fits.
     Miss,
-    /// It asks for a part, and the whole is not stored.
+    /// It asks for a part, and the whole is not stored; or only a part of what it asks for is.
     Partial,
     /// The stored response is stale, or has to be validated.
     Stale,

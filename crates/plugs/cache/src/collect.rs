@@ -161,11 +161,14 @@ impl Collecting {
         match collected {
             // Section 3: only a complete response is stored (3.3).
             Collected::Partly => {
+                // Before it is gone: the next request finds the one or the other.
+                let whole = self.shared.keep_beginning(&self.stored, self.epoch);
                 if self.is_found {
                     storage.remove(&self.stored);
                 }
-                self.shared
-                    .keep_beginning(&self.stored, self.asked, self.epoch);
+                if let Some(content) = whole {
+                    self.shared.complete(&self.stored, content, self.asked);
+                }
             }
             Collected::Whole if self.is_found => self.shared.keep(&self.stored),
             Collected::Whole if self.stored.length.is_some() => {}

@@ -78,7 +78,7 @@ impl Asked {
 }
 
 /// The head of the whole content that a part is of.
-fn whole_head(part: &ResponseHead) -> ResponseHead {
+pub(crate) fn whole_head(part: &ResponseHead) -> ResponseHead {
     let mut head = part.clone();
     head.status = StatusCode::OK;
     head.fields.remove("content-range");
@@ -140,16 +140,13 @@ impl Shared {
         }
     }
 
-    /// Keeps the part of a whole answer that came before it broke off.
-    pub(crate) fn keep_beginning(&self, broken: &Stored, asked: PurgeEpoch, epoch: PartEpoch) {
-        let (Some(length), Some(came)) = (broken.length, broken.body.beginning()) else {
-            return;
-        };
-        let Some(whole) = WholeContent::of(broken, length) else {
-            return;
-        };
-        if let AddedPart::Whole(content) = self.parts.add(&whole, 0, &came, epoch) {
-            self.complete(broken, content, asked);
+    /// Keeps the part of a whole answer that came before it broke off; all of it, if the rest was here.
+    pub(crate) fn keep_beginning(&self, broken: &Stored, epoch: PartEpoch) -> Option<Bytes> {
+        let whole = WholeContent::of(broken, broken.length?)?;
+        let came = broken.body.beginning()?;
+        match self.parts.add(&whole, 0, &came, epoch) {
+            AddedPart::Whole(content) => Some(content),
+            AddedPart::Partial => None,
         }
     }
 }

@@ -40,8 +40,7 @@ impl Asked {
         lead: Option<Lead>,
     ) -> Result<Response, Refusal> {
         let Some(stored) = stored else {
-            let sent = self.send(self.head.clone()).await?;
-            return Ok(self.take(sent, Forwarded::Miss, lead));
+            return self.fetch_new(lead).await;
         };
         let Some(request) = precondition::validating(&self.head, &stored.head.fields) else {
             return self.replace(&stored, lead).await;

@@ -32,6 +32,7 @@ mod precondition;
 mod promotion;
 mod question;
 mod range;
+mod rest;
 mod restore;
 mod selection;
 mod serve;

@@ -1,7 +1,7 @@
 //! Parts of contents, until they make up a whole one (RFC 9111, section 3.4).
 //!
 //! Parts are of one content where they have the same strong entity tag and the same complete length. No request is answered by them before they
-//! make up all of it.
+//! make up all of it, but one for all of it asks the next hop only for what its beginning lacks (`rest`).
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use hermes_net::memory::{Charge, Memory, Owner, Purpose};
+use hermes_proto::fields::Fields;
 use parking_lot::Mutex;
 
 use crate::control::joined;
@@ -72,6 +73,32 @@ struct PartialContent {
     charge: Charge,
 }
 
+/// A request for a content.
+pub(crate) struct PartAsked<'a> {
+    pub(crate) name: &'a ResourceName,
+    pub(crate) user: Option<&'a Arc<str>>,
+    pub(crate) owner: &'a Owner,
+    pub(crate) fields: &'a Fields,
+    /// The fields that are part of its key.
+    pub(crate) keyed: &'a str,
+}
+
+/// The beginning of a content.
+pub(crate) struct Beginning {
+    pub(crate) pieces: Vec<Bytes>,
+    /// A strong entity tag.
+    pub(crate) tag: String,
+    /// The length of the whole.
+    pub(crate) of: u64,
+}
+
+impl Beginning {
+    /// Bytes that are there.
+    pub(crate) fn length(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+}
+
 /// The content after a part was added.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AddedPart {
@@ -94,6 +121,13 @@ impl WholeContent {
             tag,
             length,
         })
+    }
+
+    /// Whether this is the content that a request of its owner asks for.
+    fn is_for(&self, asked: &PartAsked<'_>) -> bool {
+        let is_readable = self.user.is_none() || self.user.as_ref() == asked.user;
+        let is_same_place = self.name == *asked.name && self.owner == *asked.owner;
+        is_readable && is_same_place && self.selection.matches(asked.fields, asked.keyed)
     }
 
     /// Whether both answer the same requests of the same owner.
@@ -184,6 +218,19 @@ impl Parts {
             table.put(content);
         }
         AddedPart::Partial
+    }
+
+    /// The beginning of the content that a request asks for; `None` without its first byte.
+    pub(crate) fn beginning(&self, asked: &PartAsked<'_>) -> Option<Beginning> {
+        let table = self.0.lock();
+        let mut contents = table.contents.iter();
+        let content = contents.find(|content| content.whole.is_for(asked))?;
+        let pieces = content.pieces.beginning();
+        (!pieces.is_empty()).then(|| Beginning {
+            pieces,
+            tag: content.whole.tag.clone(),
+            of: content.whole.length,
+        })
     }
 
     /// Forgets the parts of responses to the same requests, of all owners: this one is newer.
@@ -328,6 +375,17 @@ impl Pieces {
         self.0.extend(pieces.into_iter().map(own));
     }
 
+    /// The pieces from the first byte on, up to the first that is missing.
+    fn beginning(&self) -> Vec<Bytes> {
+        let mut end = 0;
+        let pieces = self.0.iter().take_while(|(at, piece)| {
+            let follows = **at == end;
+            end += piece.len() as u64;
+            follows
+        });
+        pieces.map(|(_, piece)| piece.clone()).collect()
+    }
+
     fn length(&self) -> u64 {
         self.0.values().map(|piece| piece.len() as u64).sum()
     }
@@ -350,7 +408,7 @@ mod tests {
     use crate::name::tests::name;
 
     fn whole(owner: &str, path: &str, tag: &str, length: u64) -> WholeContent {
-        let none = hermes_proto::fields::Fields::new();
+        let none = Fields::new();
         WholeContent {
             name: name(path),
             user: None,
@@ -389,6 +447,32 @@ mod tests {
         assert_eq!(parts.0.lock().contents.len(), 1);
         let all = AddedPart::Whole("abcdefghijk".into());
         assert_eq!(add(&parts, &longer, 5, "fghijk"), all);
+    }
+
+    #[test]
+    fn section_3_4_a_beginning_is_for_its_owner_and_ends_before_the_first_gap() {
+        let parts = Parts::default();
+        let film = whole("alice", "/film", "\"a\"", 10);
+        let none = Fields::new();
+        let length_for = |owner: &str, path: &str, keyed: &str| {
+            let (name, owner) = (name(path), Owner::User(owner.into()));
+            let asked = PartAsked {
+                name: &name,
+                user: None,
+                owner: &owner,
+                fields: &none,
+                keyed,
+            };
+            parts.beginning(&asked).map(|found| found.length())
+        };
+        add(&parts, &film, 2, "23");
+        assert_eq!(length_for("alice", "/film", ""), None);
+        add(&parts, &film, 0, "01");
+        add(&parts, &film, 6, "67");
+        assert_eq!(length_for("alice", "/film", ""), Some(4));
+        assert_eq!(length_for("bob", "/film", ""), None);
+        assert_eq!(length_for("alice", "/other", ""), None);
+        assert_eq!(length_for("alice", "/film", "cookie: a"), None);
     }
 
     #[test]

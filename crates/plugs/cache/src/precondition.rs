@@ -66,6 +66,11 @@ pub(crate) fn validating(head: &RequestHead, stored: &Fields) -> Option<RequestH
     has_any.then_some(request)
 }
 
+/// Whether a request is conditional or partial.
+pub(crate) fn has_any(request: &Fields) -> bool {
+    CONDITIONS.iter().any(|name| request.contains_key(*name))
+}
+
 /// The request without conditions and ranges, for a content that is to be stored whole.
 pub(crate) fn unconditional(head: &RequestHead) -> RequestHead {
     let mut request = head.clone();
