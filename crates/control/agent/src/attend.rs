@@ -16,6 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic_prost::ProstCodec;
 
+use crate::agreements::Proposals;
 use crate::backoff::Backoff;
 use crate::blocking::blocking;
 use crate::connection::MemberTls;
@@ -96,6 +97,8 @@ pub struct Agent<S> {
     pub version: String,
     /// The node.
     pub subject: S,
+    /// What its plugs propose to other nodes.
+    pub proposals: Proposals,
 }
 
 /// Attends the node's controller until the node is no member any more. While the controller is away, nothing changes.
@@ -119,7 +122,10 @@ pub async fn attend<S: Subject>(agent: Agent<S>) -> Result<(), Ended> {
         let lost = match Session::open(&attending.agent, &machine, &mut tls).await {
             Ok(session) => {
                 let began = Instant::now();
-                let lost = attending.follow(&mut machine, session).await?;
+                attending.agent.proposals.begin();
+                let lost = attending.follow(&mut machine, session).await;
+                attending.agent.proposals.end();
+                let lost = lost?;
                 // A controller that ends each stream at once is not asked more and more often.
                 if began.elapsed() >= LASTING {
                     backoff.reset();
@@ -286,6 +292,12 @@ impl<S: Subject> Attending<S> {
                         return Ok(status.message().to_owned());
                     }
                 },
+                sent = self.agent.proposals.send_next(&session.out) => {
+                    if sent.is_err() {
+                        return Ok("it reads no more".to_owned());
+                    }
+                    Vec::new()
+                }
                 _ = look.tick() => self.look(machine).await?,
                 _ = renew.tick() => {
                     self.renew_if_due().await?;
@@ -365,7 +377,7 @@ impl<S: Subject> Attending<S> {
         Ok(self.agent.membership.controller != before.controller)
     }
 
-    fn heard(&self, machine: &mut Machine, message: ControllerMessage) -> Vec<Effect> {
+    fn heard(&mut self, machine: &mut Machine, message: ControllerMessage) -> Vec<Effect> {
         let has = |hash: &Hash| self.agent.state.has_part(hash);
         match message.content {
             Some(controller_message::Content::Offer(offer)) => machine.offered(offer, &has),
@@ -374,6 +386,10 @@ impl<S: Subject> Attending<S> {
                 Ok(notice) => machine.noticed(notice),
                 Err(_) => Vec::new(),
             },
+            Some(controller_message::Content::Agreed(agreed)) => {
+                self.agent.proposals.agreed(agreed);
+                Vec::new()
+            }
             // They were looked at before.
             Some(controller_message::Content::Controllers(_)) | None => Vec::new(),
         }

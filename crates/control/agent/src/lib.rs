@@ -10,6 +10,7 @@
 //!
 //! Begin reading in `machine.rs`.
 
+mod agreements;
 pub mod attend;
 mod backoff;
 mod blocking;
@@ -28,6 +29,7 @@ mod state;
 #[cfg(test)]
 mod state_tests;
 
+pub use agreements::{Agreements, Proposals, agreements};
 pub use attend::{Agent, Ended, Subject, attend};
 pub use connection::{ControllerUrl, NotConnected};
 pub use machine::{Effect, Machine, Refused};

@@ -26,9 +26,10 @@ pub use canonical::canonical;
 pub use endorsement::{Endorsement, MAX_DOCUMENTS, SignedEndorsement};
 pub use hash::{BadHash, Hash};
 pub use messages::{
-    Acknowledgement, AgentMessage, BlobPart, ControllerMessage, Controllers, Figures, Health,
-    Hello, JoinAnswer, JoinRequest, MAX_BLOB, MAX_PART, Mistake, Notice, Offer, Operation,
-    OperationAnswer, Progress, RenewRequest, Wanted, agent_message, controller_message, methods,
+    Acknowledgement, AgentMessage, Agreed, BlobPart, ControllerMessage, Controllers, Figures,
+    Health, Hello, JoinAnswer, JoinRequest, MAX_BLOB, MAX_PART, Mistake, Notice, Offer, Operation,
+    OperationAnswer, Progress, Proposed, RenewRequest, Wanted, agent_message, controller_message,
+    methods,
 };
 pub use name::{BadName, Name};
 pub use revision::{BadRevision, Revision};

@@ -85,7 +85,7 @@ pub struct JoinAnswer {
 #[derive(Clone, PartialEq, Message)]
 pub struct AgentMessage {
     /// Its content; a message without one is of a later version and ignored.
-    #[prost(oneof = "agent_message::Content", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "agent_message::Content", tags = "1, 2, 3, 4, 5")]
     pub content: Option<agent_message::Content>,
 }
 
@@ -106,6 +106,9 @@ pub mod agent_message {
         /// Its exchanges before and since the last change, as [`Notice::Report`](super::Notice::Report) asks.
         #[prost(message, tag = "4")]
         Health(super::Health),
+        /// A value that a key should have for all nodes.
+        #[prost(message, tag = "5")]
+        Proposed(super::Proposed),
     }
 }
 
@@ -201,6 +204,34 @@ pub struct Figures {
     pub p99_micros: u64,
 }
 
+/// A value that a key should have for all nodes. The first one that is proposed counts.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub struct Proposed {
+    /// Repeated by the answer.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// 1 to 64 letters, digits, `-` and `_`.
+    #[prost(string, tag = "2")]
+    pub key: String,
+    /// At most 255 bytes.
+    #[prost(string, tag = "3")]
+    pub value: String,
+    /// The value whose place it takes; empty if it takes that of none.
+    #[prost(string, tag = "4")]
+    pub instead_of: String,
+}
+
+/// The value that a key has for all nodes.
+#[derive(Clone, PartialEq, Eq, Hash, Message)]
+pub struct Agreed {
+    /// Of the proposal.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// Empty if the node may not propose.
+    #[prost(string, tag = "2")]
+    pub value: String,
+}
+
 /// A mistake in a node's document.
 #[derive(Clone, PartialEq, Message)]
 pub struct Mistake {
@@ -216,7 +247,7 @@ pub struct Mistake {
 #[derive(Clone, PartialEq, Message)]
 pub struct ControllerMessage {
     /// Its content; a message without one is of a later version and ignored.
-    #[prost(oneof = "controller_message::Content", tags = "1, 2, 3, 10")]
+    #[prost(oneof = "controller_message::Content", tags = "1, 2, 3, 4, 10")]
     pub content: Option<controller_message::Content>,
 }
 
@@ -234,6 +265,9 @@ pub mod controller_message {
         /// Something that changes no document.
         #[prost(enumeration = "super::Notice", tag = "3")]
         Notice(i32),
+        /// The answer to a proposal.
+        #[prost(message, tag = "4")]
+        Agreed(super::Agreed),
         /// The controllers of the overlay.
         #[prost(message, tag = "10")]
         Controllers(super::Controllers),

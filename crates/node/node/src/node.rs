@@ -109,7 +109,8 @@ impl Proxy {
         let plane = DataPlane::start(configured.telemetry, snapshot, local, devices)?;
 
         // From here on nothing can fail but the socket of administration.
-        plugs.whole.start(&Background::new(plane.drain.watch()));
+        let background = Background::new(plane.drain.watch(), plugs.agreement.clone());
+        plugs.whole.start(&background);
         configured.plugs.apply();
         let changing = sockets.serve(
             configured.documents,

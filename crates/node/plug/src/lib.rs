@@ -18,6 +18,7 @@
 //!
 //! Crates that implement these traits depend on this one, never the other way round. `examples/plugs` has small ones of each kind.
 
+mod agreement;
 pub mod arrival;
 mod connector;
 pub mod door;
@@ -47,6 +48,7 @@ use std::sync::Arc;
 use hermes_config::model::PlugUse;
 use hermes_config::{DocumentForm, PlugForm, PlugPlace, Problem};
 
+pub use agreement::{Agreeing, Agreement, Proposal};
 pub use connector::{Connecting, Connector, TunnelRequest};
 pub use filter::{Changes, Deciding, Decision, Denial, Filter, Outcome, Subject, Verdict};
 pub use handler::Opens;
@@ -92,6 +94,8 @@ pub struct Plugs {
     pub(crate) stores: Names<dyn Store>,
     /// Plugs as wholes, of whatever kinds.
     pub whole: NodePlugs,
+    /// Where they agree with those of other nodes; `None` without a controller.
+    pub agreement: Option<Arc<dyn Agreement>>,
 }
 
 impl Plugs {
@@ -105,6 +109,7 @@ impl Plugs {
             transforms: Names::new("transform"),
             stores: Names::new("store"),
             whole: NodePlugs::default(),
+            agreement: None,
         }
     }
 
@@ -119,6 +124,7 @@ impl Plugs {
             transforms: self.transforms.over(&others.transforms),
             stores: self.stores.over(&others.stores),
             whole: self.whole.over(others.whole),
+            agreement: self.agreement.or(others.agreement),
         }
     }
 
@@ -167,6 +173,13 @@ impl Plugs {
     pub fn store(mut self, name: &str, store: impl Store + 'static) -> Self {
         let settings = store.settings();
         self.stores.add(name, Arc::new(store), settings);
+        self
+    }
+
+    /// Agreeing here with the plugs of other nodes.
+    #[must_use]
+    pub fn agreeing(mut self, agreement: impl Agreement + 'static) -> Self {
+        self.agreement = Some(Arc::new(agreement));
         self
     }
 

@@ -1,5 +1,7 @@
 //! A plug as a whole, beside its work for single exchanges: settings for the node, a lifecycle, status and metrics.
 
+use std::sync::Arc;
+
 use hermes_config::Problem;
 use hermes_config::model::{Document, PlugSettings};
 use hermes_net::Watch;
@@ -9,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
+use crate::agreement::Agreement;
 use crate::neighbour::NeighbourView;
 use crate::settings::{located, read};
 
@@ -146,14 +149,16 @@ impl Change {
 pub struct Background {
     runtime: Handle,
     watch: Watch,
+    agreement: Option<Arc<dyn Agreement>>,
 }
 
 impl Background {
-    /// On the runtime of the caller, until `watch` drains.
-    pub fn new(watch: Watch) -> Self {
+    /// On the runtime of the caller, until `watch` drains; the node agrees with others there.
+    pub fn new(watch: Watch, agreement: Option<Arc<dyn Agreement>>) -> Self {
         Self {
             runtime: Handle::current(),
             watch,
+            agreement,
         }
     }
 
@@ -172,6 +177,11 @@ impl Background {
     /// Resolves when the node drains.
     pub async fn stopping(&self) {
         self.watch.graceful().await;
+    }
+
+    /// Where the node agrees with others; `None` without a controller.
+    pub fn agreement(&self) -> Option<&Arc<dyn Agreement>> {
+        self.agreement.as_ref()
     }
 
     /// The drain itself.

@@ -76,6 +76,7 @@ impl Plug for RelayPlug {
         let space = self.space.clone();
         let joins = self.joins.clone();
         let meeting = self.meeting.clone();
+        meeting.start(background);
         background.spawn(send_heartbeats(self.space.clone(), background.clone()));
         let stopping = background.clone();
         background.spawn(async move {

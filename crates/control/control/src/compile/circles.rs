@@ -92,12 +92,14 @@ fn has_circle(before: &Documents<'_>, after: &Documents<'_>) -> bool {
     })
 }
 
+/// The keys of routes that lead to what a name means.
+const LEADING: [&str; 3] = ["to", "terminate", "handle"];
+
 /// Whether routes are for any target, and so cannot be parted.
 fn has_any_target(documents: &Documents<'_>) -> bool {
     let routes =
         proxies(documents).flat_map(|(_, compiled)| elements(&compiled.document, "routes"));
-    let mut routes =
-        routes.filter(|route| route.get("to").is_some() || route.get("terminate").is_some());
+    let mut routes = routes.filter(|route| LEADING.iter().any(|key| route.get(key).is_some()));
     routes.any(|route| subjects_of([route].into_iter()).is_empty())
 }
 

@@ -29,6 +29,11 @@ pub(super) fn document(plan: &Plan<'_>, name: &Name, node: &NodeSpec) -> Draft {
         draft.set("zone", zone.as_str().into(), Some(source));
     }
 
+    if let Some(plugs) = &node.plugs {
+        let source = SourceField::copied(&key, "spec.plugs");
+        draft.set("plugs", json!(plugs), Some(source));
+    }
+
     listeners(plan, &key, node, &mut draft);
     attachments::add_listeners(plan, name, node, &mut draft);
     peers::add(plan, name, &mut draft);

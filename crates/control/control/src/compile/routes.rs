@@ -160,9 +160,12 @@ fn of_detour(
     }
     let service = plan.service(detour.key, &detour.spec.to);
     match (step, service) {
-        (Step::Forward(hops), _) => {
+        (Step::Forward(hops), service) => {
             let key = detour.key;
             route["to"] = upstreams::next(plan, node, &Hops { key, hops }, draft).into();
+            if let Some(service) = service {
+                hide_path(service, &mut route, draft);
+            }
         }
         (Step::Terminate, Some(service)) => terminate(service, node, &mut route, draft),
         (Step::Terminate, None) => return None,
@@ -212,6 +215,7 @@ fn of_name(
             hops: &hops,
         };
         route["to"] = upstreams::next(plan, node, &hops, draft).into();
+        hide_path(service, &mut route, draft);
     }
     Some(MadeRoute {
         json: route,
@@ -254,9 +258,22 @@ pub(super) fn terminate(
     route: &mut Json,
     draft: &mut Draft,
 ) {
+    if let Some(handle) = service.resource.written().get("handle") {
+        draft.reads.resource(service.key);
+        route["handle"] = handle.clone();
+        return;
+    }
     route["terminate"] = upstreams::servers(service, node, draft).into();
     if let Some(expose) = service.resource.written().get("expose") {
         route["expose"] = expose.clone();
+    }
+}
+
+/// On the way to a part of a node paths may be secrets, as those of channels are.
+fn hide_path(service: &ServicePlan<'_>, route: &mut Json, draft: &mut Draft) {
+    if service.spec.handle.is_some() {
+        draft.reads.resource(service.key);
+        route["hide_path"] = true.into();
     }
 }
 

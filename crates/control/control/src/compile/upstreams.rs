@@ -180,7 +180,9 @@ pub(super) fn servers(service: &ServicePlan<'_>, node: &Name, draft: &mut Draft)
     let mut endpoints = Vec::new();
     let mut sources = Vec::new();
     for (index, end) in here {
-        let address = end.address.to_string();
+        let Some(address) = end.address.as_ref().map(ToString::to_string) else {
+            continue;
+        };
         sources.push(format!("spec.at[{index}]"));
         endpoints.push(match end.weight {
             Some(weight) => json!({ "address": address, "weight": weight }),

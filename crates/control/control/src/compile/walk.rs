@@ -112,7 +112,7 @@ pub struct Hop {
 pub enum Onward {
     /// To one of these nodes.
     Nodes(Vec<Name>),
-    /// To the servers of a service, or to another overlay, by the name of their upstream.
+    /// To the servers of a service, or to another overlay, by the name of their upstream; or to a part of this node, by its name.
     Service(String),
     /// Nowhere.
     Refused,
@@ -409,6 +409,9 @@ impl JudgingNode {
         let said = describe_action(route);
         if let Some(Terminate::Upstream(service)) = &route.terminate {
             return Ok((said, Onward::Service(service.clone())));
+        }
+        if let Some(part) = &route.handle {
+            return Ok((said, Onward::Service(part.name.clone())));
         }
         let next = match &route.to {
             // Its operator alone knows its way from there.

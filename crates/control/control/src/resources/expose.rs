@@ -6,6 +6,9 @@ use serde_json::{Value as Json, json};
 
 use super::{API_VERSION, Finding, Resource};
 
+/// In place of an address, the relay of the node itself.
+pub const RELAY: &str = "relay";
+
 /// A server that becomes known.
 #[derive(Debug, Clone, Copy)]
 pub struct Exposure<'a> {
@@ -13,7 +16,7 @@ pub struct Exposure<'a> {
     pub name: &'a str,
     /// The node that connects to the server.
     pub node: &'a Name,
-    /// The server's address, as this node reaches it.
+    /// The server's address, as this node reaches it; or [`RELAY`], the node's own.
     pub address: &'a str,
     /// The users that may ask for it: names, `group:ops`, or `*` for all.
     pub to: &'a [String],
@@ -26,7 +29,7 @@ pub enum BadExposure {
     #[error("`{0}` cannot be a name here: write one such as VIDEO or DB:5432")]
     Name(String),
     /// The address is none.
-    #[error("`{0}` is no address: write one such as 127.0.0.1:8000")]
+    #[error("`{0}` is no address: write one such as 127.0.0.1:8000, or relay for the node's own")]
     Address(String),
     /// A user is none.
     #[error("`{0}` names no user: write a name, group:NAME or * for all")]
@@ -54,9 +57,15 @@ pub fn expose(exposure: &Exposure<'_>) -> Result<Vec<Resource>, BadExposure> {
         .parse()
         .map_err(|_| BadExposure::Name((*name).to_owned()))?;
     let resource_name = resource_name(name).ok_or_else(|| BadExposure::Name((*name).to_owned()))?;
-    let _: EndpointAddress = address
-        .parse()
-        .map_err(|_| BadExposure::Address((*address).to_owned()))?;
+    let service = match *address {
+        RELAY => json!({ "handle": RELAY, "at": [{ "node": node }] }),
+        _ => {
+            let _: EndpointAddress = address
+                .parse()
+                .map_err(|_| BadExposure::Address((*address).to_owned()))?;
+            json!({ "at": [{ "node": node, "address": address }] })
+        }
+    };
     if to.is_empty() {
         return Err(BadExposure::NoUser);
     }
@@ -69,7 +78,6 @@ pub fn expose(exposure: &Exposure<'_>) -> Result<Vec<Resource>, BadExposure> {
         [only] => only.as_str().into(),
         several => several.to_vec().into(),
     };
-    let service = json!({ "at": [{ "node": node, "address": address }] });
     let known = json!({ "name": name, "service": resource_name });
     let rule = json!({ "match": { "target": name, "user": users }, "allow": true });
     let policy = json!({ "rules": [rule] });

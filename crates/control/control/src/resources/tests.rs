@@ -283,6 +283,15 @@ fn an_exposed_server_is_three_resources() {
         }),
         Err(BadExposure::Name(_))
     ));
+    let relay = expose(&Exposure {
+        address: "relay",
+        ..exposure
+    })
+    .unwrap();
+    assert_eq!(
+        relay[0].written(),
+        &serde_json::json!({ "handle": "relay", "at": [{ "node": "hub" }] })
+    );
     let dotted = expose(&Exposure {
         name: "db.example.org:5432",
         ..exposure
@@ -295,11 +304,61 @@ fn an_exposed_server_is_three_resources() {
 }
 
 #[test]
+fn a_service_has_servers_or_is_answered_by_its_nodes() {
+    let node = "apiVersion: hermes/v1\nkind: Node\nmetadata: { name: NAME }\nspec: { listen: \"0.0.0.0:8443\", reach: [\"NAME:8443\"] }\n---\n";
+    let nodes = ["hub", "yard"].map(|name| node.replace("NAME", name));
+    let with = |spec: &str| {
+        let service = format!(
+            "apiVersion: hermes/v1\nkind: Service\nmetadata: {{ name: s }}\nspec: {spec}\n"
+        );
+        said(&(nodes.concat() + &service))
+    };
+    assert_eq!(with("{ handle: relay, at: [{ node: hub }] }"), [""; 0]);
+    assert_eq!(
+        with("{ handle: rendezvous, at: [{ node: hub }, { node: yard }] }"),
+        [""; 0]
+    );
+    let wrong = [
+        ("{ at: [{ node: hub }] }", "does not know the server"),
+        (
+            "{ handle: relay, at: [{ node: hub, address: \"127.0.0.1:1\" }] }",
+            "asks no server",
+        ),
+        (
+            "{ handle: relay, expose: [user], at: [{ node: hub }] }",
+            "ask no server",
+        ),
+        (
+            "{ handle: relay, at: [{ node: hub }, { node: yard }] }",
+            "not those of another",
+        ),
+    ];
+    for (spec, reason) in wrong {
+        let said = with(spec);
+        assert!(
+            said.len() == 1 && said[0].contains(reason),
+            "{spec}: {said:?}"
+        );
+    }
+}
+
+#[test]
 fn the_example_of_the_documentation_fits_together() {
     let page = include_str!("../../../../../docs/resources.md");
     let example = page.split("```yaml\n").nth(1).unwrap();
     let example = example.split("```").next().unwrap();
     assert_eq!(said(example), [""; 0]);
+    let relay = include_str!("../../../../../docs/relay.md");
+    let overlay = relay.split("## In an overlay").nth(1).unwrap();
+    let example = overlay.split("```yaml\n").nth(1).unwrap();
+    let found = said(example.split("```").next().unwrap());
+    // The file of its key is read where it is applied.
+    assert!(
+        found
+            .iter()
+            .all(|found| found.contains("Secret/default/relay: spec.file")),
+        "{found:?}"
+    );
     let kinds = page.split("## What nodes").next().unwrap();
     for kind in Kind::ALL {
         assert!(kinds.contains(&format!("| `{kind}`")), "{kind}");

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hermes_api::{
-    AgentMessage, ControllerMessage, Hash, Hello, Name, PublicSealingKey, agent_message,
-    controller_message,
+    AgentMessage, Agreed, ControllerMessage, Hash, Hello, Name, Proposed, PublicSealingKey,
+    Revision, agent_message, controller_message,
 };
 use hermes_net::clock::unix_seconds;
 use tokio::sync::mpsc;
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tokio_stream::Stream;
 use tonic::{Status, Streaming};
 
+use super::agreeing::may_propose;
 use super::controller::Controller;
 use super::fleet::{Arrival, Session};
 use super::offering::{Offering, pieces, words};
@@ -121,6 +122,7 @@ async fn introduced<'a>(
             Hash::try_from(&*hello.content).ok(),
         ),
         expires,
+        proposes: None,
     }))
 }
 
@@ -168,13 +170,15 @@ struct NodeStream<'a> {
     offering: Offering,
     /// Unix seconds at which the node's certificate ends, and the stream with it.
     expires: u64,
+    /// Whether it may propose, in this revision.
+    proposes: Option<(Revision, bool)>,
 }
 
 impl NodeStream<'_> {
     async fn run(&mut self, messages: &mut Streaming<AgentMessage>) -> Result<(), Status> {
-        let mut controllers = self.controller.leadership.controllers.clone();
+        let mut controllers = self.controller.election.leadership.controllers.clone();
         // A controller that is alone has nothing to tell.
-        let mut is_alone = self.controller.leadership.is_alone();
+        let mut is_alone = self.controller.election.leadership.is_alone();
         if !is_alone {
             Box::pin(self.say(self.controller.told_controllers())).await?;
         }
@@ -240,8 +244,32 @@ impl NodeStream<'_> {
                 }
                 Ok(())
             }
+            Some(agent_message::Content::Proposed(proposed)) => self.answer(&proposed).await,
             None => Ok(()),
         }
+    }
+
+    /// Says what was agreed; nothing to a node that has no part in it.
+    async fn answer(&mut self, proposed: &Proposed) -> Result<(), Status> {
+        let Some(target) = self.controller.target(&self.node, self.session.id)? else {
+            return Err(Status::aborted("the node attends by another stream"));
+        };
+        let revision = target.published.revision;
+        if self.proposes.is_none_or(|(known, _)| known != revision) {
+            let may_propose = may_propose(&target.published.tree, &self.node);
+            self.proposes = Some((revision, may_propose));
+        }
+        let answer = match self.proposes {
+            Some((_, true)) => {
+                let answer = self.controller.propose(&self.node, proposed);
+                answer.map_err(Status::invalid_argument)?
+            }
+            _ => Agreed {
+                number: proposed.number,
+                value: String::new(),
+            },
+        };
+        self.say(controller_message::Content::Agreed(answer)).await
     }
 
     async fn send(&mut self, hashes: &[Vec<u8>]) -> Result<(), Status> {

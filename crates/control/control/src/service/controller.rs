@@ -11,16 +11,18 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tonic::Status;
 
+use super::agreed::Agreed;
 use super::binaries;
 use super::fleet::{Arrival, Fleet, Mark, Session, Target, Word};
 use super::in_force::InForce;
 use super::outcome::Outcome;
+use super::part::ElectedPart;
 use super::peers::Peers;
 use super::tls;
 use crate::authority::Authority;
 use crate::rollout::Event;
 use crate::store::history::History;
-use crate::store::{Leadership, Role, Store, check_schema};
+use crate::store::{Leadership, Store, check_schema};
 
 /// The properties of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,14 +45,14 @@ pub struct Controller {
     pub(super) key: SigningKey,
     pub(super) tls: Mutex<Arc<ServerConfig>>,
     pub(super) fleet: Mutex<Fleet>,
+    /// What nodes have agreed on.
+    pub(super) agreed: Mutex<Agreed>,
     /// The state that the last change leads to; locked while one is made.
     pub(super) in_force: Mutex<InForce>,
     /// Wakes those who wait for the end of a change.
     pub(super) steps: watch::Sender<Option<Outcome>>,
     pub(super) started: Instant,
-    pub(super) leadership: Leadership,
-    /// The part that this controller has taken: it leads once it has read the state to lead from.
-    pub(super) part: watch::Sender<Role>,
+    pub(super) election: ElectedPart,
     pub(super) peers: Peers,
 }
 
@@ -99,18 +101,15 @@ impl Controller {
             key,
             tls: Mutex::new(tls),
             fleet: Mutex::new(Fleet::new(in_force.published.clone())),
+            agreed: Mutex::default(),
             in_force: Mutex::new(in_force),
             steps: watch::Sender::new(None),
             started: Instant::now(),
-            // Only who has the store for itself leads from the beginning.
-            part: watch::Sender::new(match leadership.is_alone() {
-                true => Role::Leads,
-                false => Role::Follows(None),
-            }),
-            leadership,
+            election: ElectedPart::new(leadership),
             peers: Peers::new(to_peers),
         });
         if controller.leads() {
+            controller.read_agreed().map_err(|error| said(&error))?;
             controller.resume(&mut controller.in_force.lock());
         }
         Ok(controller)

@@ -5,12 +5,15 @@
 //! - `controller`: the state of the overlay, and who attends. `change`: from one state of the overlay to the next. `in_force`, `published`:
 //!   a state as the controller has it and as nodes get it. `stages`: the states between two of them. `outcome`: what operators are told of changes.
 //! - `part`: one controller of several. `peers`: requests that it passes on to the one that leads.
+//! - `agreeing`: what nodes agree on with each other; `agreed`: all of that.
 //! - `members`: joins, renewals, revocations. `operators`: the socket of operators; `admin`: their requests. `comparison`, `explanation`, `overview`: the answers to their
 //!   questions: who would gain and lose what, why an exchange is refused, how far a change has spread.
 
 mod accept;
 pub mod admin;
 mod admission;
+mod agreed;
+mod agreeing;
 mod attend;
 mod binaries;
 mod calls;
@@ -67,7 +70,9 @@ impl Controller {
         let agents = accept::serve(self.clone(), agents);
         let operators = operators::serve(self.clone(), operators);
         let part = self.clone().follow_part();
-        tokio::join!(agents, operators, self.clone().tick(), self.tend(), part);
+        let agreed = self.clone().write_agreed();
+        let tick = self.clone().tick();
+        tokio::join!(agents, operators, tick, self.tend(), part, agreed);
     }
 
     /// Changes that spread go on with time.

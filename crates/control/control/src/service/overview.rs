@@ -30,6 +30,9 @@ pub struct Overview {
     pub others: Vec<NodeView>,
     /// Certificates that end soon, or have ended.
     pub ending: Vec<CertificateView>,
+    /// Keys on whose values nodes have agreed, such as channels of a rendezvous.
+    #[serde(default)]
+    pub agreed: usize,
     /// Other overlays that have made newer authorities than we know of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub due: Vec<PeeringView>,
@@ -59,6 +62,7 @@ impl Controller {
             in_step: in_step.len(),
             others,
             ending: certificates.into_iter().filter(ends).collect(),
+            agreed: self.agreed.lock().len(),
             due: self.due_peerings(),
         })
     }

@@ -19,12 +19,13 @@ use std::time::{Duration, Instant};
 
 use hermes_api::{Controllers, controller_message};
 use hermes_net::clock::unix_seconds;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tonic::Status;
 
 use super::controller::Controller;
 use super::in_force::InForce;
-use crate::store::Role;
+use crate::store::{Leadership, Role};
 
 /// How long a node waits for a leader with a controller that does not lead.
 #[doc(alias = "bound")]
@@ -37,10 +38,31 @@ const START: Duration = Duration::from_secs(15);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The elections of the controllers of an overlay, and the outcome for this one.
+pub(super) struct ElectedPart {
+    pub(super) leadership: Leadership,
+    /// The part that this controller has taken: it leads once it has read the state to lead from.
+    pub(super) part: watch::Sender<Role>,
+}
+
+impl ElectedPart {
+    pub(super) fn new(leadership: Leadership) -> Self {
+        // Only who has the store for itself leads from the beginning.
+        let part = match leadership.is_alone() {
+            true => Role::Leads,
+            false => Role::Follows(None),
+        };
+        Self {
+            leadership,
+            part: watch::Sender::new(part),
+        }
+    }
+}
+
 impl Controller {
     /// Whether this controller leads, and has read the state to lead from.
     pub fn leads(&self) -> bool {
-        *self.part.borrow() == Role::Leads
+        *self.election.part.borrow() == Role::Leads
     }
 
     /// Waits until there is a leader. It may block.
@@ -49,7 +71,7 @@ impl Controller {
     /// There is none for a while, or the store cannot be read.
     pub fn await_leader(&self) -> Result<(), String> {
         let began = Instant::now();
-        while *self.leadership.role.borrow() == Role::Follows(None) {
+        while *self.election.leadership.role.borrow() == Role::Follows(None) {
             if began.elapsed() > START {
                 return Err(format!("no controller has come to lead within {START:?}"));
             }
@@ -60,8 +82,8 @@ impl Controller {
 
     /// Follows the election, and where another controller leads, its changes.
     pub(super) async fn follow_part(self: Arc<Self>) {
-        let mut role = self.leadership.role.clone();
-        let mut news = self.leadership.news.clone();
+        let mut role = self.election.leadership.role.clone();
+        let mut news = self.election.leadership.news.clone();
         loop {
             role.mark_unchanged();
             news.mark_unchanged();
@@ -90,14 +112,14 @@ impl Controller {
     /// The store cannot be read; then it leads only if it did before.
     pub(super) fn take_part(&self) -> Result<(), String> {
         let mut in_force = self.in_force.lock();
-        let role = self.leadership.role.borrow().clone();
+        let role = self.election.leadership.role.borrow().clone();
         if role == Role::Leads && self.leads() {
             return Ok(());
         }
         if role != Role::Leads {
             // First of all: nothing more is begun as the leader.
             let led = self.leads();
-            self.part.send_if_modified(|part| {
+            self.election.part.send_if_modified(|part| {
                 let differs = *part != role;
                 *part = role.clone();
                 differs
@@ -123,10 +145,11 @@ impl Controller {
         fleet.dismiss(in_force.published.clone());
         drop(fleet);
         if role == Role::Leads {
+            self.read_agreed().map_err(|error| error.to_string())?;
             self.resume(&mut in_force);
             let revision = in_force.published.revision;
             tracing::info!("this controller leads from revision {revision} on");
-            self.part.send_replace(Role::Leads);
+            self.election.part.send_replace(Role::Leads);
         }
         Ok(())
     }
@@ -138,7 +161,7 @@ impl Controller {
     pub(super) async fn led_elsewhere(
         &self,
     ) -> Result<Option<controller_message::Content>, Status> {
-        let mut part = self.part.subscribe();
+        let mut part = self.election.part.subscribe();
         let decided = timeout(WAIT, part.wait_for(|part| *part != Role::Follows(None))).await;
         let role = match decided {
             Ok(Ok(role)) => role.clone(),
@@ -164,6 +187,6 @@ impl Controller {
 
     /// Addresses of all controllers.
     pub(super) fn controller_urls(&self) -> Vec<String> {
-        self.leadership.controllers.borrow().clone()
+        self.election.leadership.controllers.borrow().clone()
     }
 }

@@ -67,7 +67,7 @@ impl Peers {
 impl Controller {
     /// The leader's answer to a request; `None` if this is the leader.
     pub(super) async fn passed_on(self: &Arc<Self>, operation: &Operation) -> Option<Answered> {
-        let mut part = self.part.subscribe();
+        let mut part = self.election.part.subscribe();
         let until = Instant::now() + PATIENCE;
         let mut reason = "there is none".to_owned();
         while Instant::now() < until {

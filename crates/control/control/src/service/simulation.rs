@@ -244,6 +244,7 @@ impl Node {
             Content::BlobPart(piece) => self.machine.part(piece),
             Content::Notice(notice) => self.machine.noticed(Notice::try_from(notice).unwrap()),
             Content::Controllers(_) => unreachable!("there is one controller"),
+            Content::Agreed(_) => unreachable!("no node proposes"),
         };
         self.effects.extend(effects);
     }
@@ -411,7 +412,8 @@ impl World {
                     let _ = self.fleet.health(&node.name, mark, &health, self.now);
                 }
             }
-            Some(agent_message::Content::Hello(_)) | None => {}
+            Some(agent_message::Content::Hello(_) | agent_message::Content::Proposed(_)) | None => {
+            }
         }
     }
 

@@ -127,7 +127,7 @@ impl History {
         }
     }
 
-    pub(super) fn store(&self) -> &dyn Store {
+    pub(crate) fn store(&self) -> &dyn Store {
         &*self.store
     }
 

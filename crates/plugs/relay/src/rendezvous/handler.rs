@@ -1,7 +1,7 @@
 //! The requests of clients, which are sent to relays, and the heartbeats of these.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_http::ResponseHead;
@@ -12,11 +12,10 @@ use hermes_proto::fields::Fields;
 use hermes_proto::proxy_status::ProxyError;
 use hermes_proto::relay::fields::{Heartbeat, asked_relay};
 use http::{HeaderValue, StatusCode, header};
-use parking_lot::Mutex;
-use serde_json::{Value, json};
 
+use super::meeting::Meeting;
 use super::settings::{RendezvousRules, RendezvousSettings};
-use super::table::{Question, Table};
+use super::table::Question;
 use crate::certified::seconds;
 use crate::handler::{jitter, malformed, redirect};
 use crate::moves::{GrantKey, is_heartbeat, make_grant};
@@ -29,37 +28,6 @@ const MAX_RELAY: usize = 255;
 
 /// How far the clock of a relay may be from ours, at least.
 const VALID: Duration = Duration::from_mins(1);
-
-/// Where relays and clients of a node meet: one table for all its routes.
-#[derive(Default)]
-pub(crate) struct Meeting {
-    state: Mutex<MeetingState>,
-}
-
-#[derive(Default)]
-struct MeetingState {
-    table: Table,
-    /// The longest silence that a route allows.
-    lost_after: Duration,
-    sent: u64,
-}
-
-impl Meeting {
-    /// Looks at the clock.
-    pub(crate) fn tick(&self, now: Instant) {
-        self.state.lock().table.tick(now);
-    }
-
-    /// Its part of the status; `None` where no one has met.
-    pub(crate) fn status(&self, now: Instant) -> Option<Value> {
-        let state = self.state.lock();
-        if state.lost_after.is_zero() {
-            return None;
-        }
-        let (relays, channels) = state.table.sizes(state.lost_after, now);
-        Some(json!({ "relays": relays, "channels": channels, "sent": state.sent }))
-    }
-}
 
 /// Sends clients to relays.
 pub(crate) struct Rendezvous {
@@ -79,7 +47,7 @@ impl Rendezvous {
         }
     }
 
-    fn answer(&self, request: &HandlerRequest) -> Result<Response, Refusal> {
+    async fn answer(&self, request: HandlerRequest) -> Result<Response, Refusal> {
         let (Some(key), Some(rules)) = (self.space.moves.key(), &self.rules) else {
             let details =
                 "a rendezvous needs the key of its relays: `plugs: { relay: { key_file } }`";
@@ -105,14 +73,8 @@ impl Rendezvous {
             is_stateless: rules.is_stateless,
             lost_after: rules.lost_after,
         };
-        let mut state = self.meeting.state.lock();
-        state.lost_after = state.lost_after.max(rules.lost_after);
-        let relay = state.table.relay(&question, Instant::now());
-        let Some(relay) = relay else {
-            return Err(no_relay());
-        };
-        state.sent += 1;
-        drop(state);
+        let relay = self.meeting.relay(&question, &key).await;
+        let relay = relay.ok_or_else(no_relay)?;
         let grant = make_grant(&key, &relay, &channel, seconds());
         let mark = if channel.contains('?') { '&' } else { '?' };
         Ok(redirect(format!("http://{relay}{channel}{mark}g={grant}")))
@@ -139,9 +101,7 @@ impl Rendezvous {
         if u128::from(time.abs_diff(now)) > valid.as_millis() {
             return forged("the heartbeat is too old, or of the future: is the clock right?");
         }
-        let mut state = self.meeting.state.lock();
-        state.lost_after = state.lost_after.max(rules.lost_after);
-        if !state.table.beat(relay, *time, valid, Instant::now()) {
+        if !self.meeting.hear(heartbeat, valid, rules.lost_after) {
             return forged("the heartbeat came already, or there are too many relays");
         }
         let head = ResponseHead::new(StatusCode::NO_CONTENT);
@@ -151,7 +111,7 @@ impl Rendezvous {
 
 impl Handler for Rendezvous {
     fn handle(&self, request: HandlerRequest) -> Handling<'_> {
-        Box::pin(async move { self.answer(&request) })
+        Box::pin(self.answer(request))
     }
 
     /// The paths are those of channels, which may be secrets.

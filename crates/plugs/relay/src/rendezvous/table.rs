@@ -42,6 +42,18 @@ struct Assignment {
     relay: Arc<str>,
     owner: Arc<str>,
     asked: Instant,
+    /// When all rendezvous of the overlay agreed on it.
+    agreed: Option<Instant>,
+}
+
+/// The relay of a channel as a node finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FoundRelay {
+    pub(super) relay: Arc<str>,
+    /// The one before, which is not there any more.
+    pub(super) gone: Option<Arc<str>>,
+    /// When all rendezvous of the overlay agreed on it.
+    pub(super) agreed: Option<Instant>,
 }
 
 /// A question for the relay of a channel.
@@ -83,39 +95,66 @@ impl Table {
         true
     }
 
-    /// The relay of a channel; `None` if no relay is there.
-    pub(super) fn relay(&mut self, question: &Question<'_>, now: Instant) -> Option<Arc<str>> {
-        let lost_after = question.lost_after;
-        let is_there = |relay: &str| {
-            let beat = self.relays.get(relay);
-            beat.is_some_and(|beat| now.saturating_duration_since(beat.heard) < lost_after)
-        };
-        if question.is_stateless {
-            return self.by_hash(question.channel, is_there);
-        }
-        if let Some(known) = self.channels.get_mut(question.channel)
-            && is_there(&known.relay)
-        {
-            known.asked = now;
-            return Some(known.relay.clone());
-        }
-
-        let wish = question.wish.filter(|wish| is_there(wish));
-        let wish = wish.and_then(|wish| self.relays.get_key_value(wish));
-        let wish = wish.map(|(relay, _)| relay.clone());
-        let near = || {
-            // Of several that are as near, one and the same for each channel.
-            let is_near =
-                |relay: &str| is_there(relay) && question.near.iter().any(|near| **near == *relay);
-            self.by_hash(question.channel, is_near)
-        };
-        let chosen = wish.or_else(near);
-        let chosen = chosen.or_else(|| self.by_hash(question.channel, is_there))?;
-        Some(self.remember(question, chosen, now))
+    /// Whether a relay is there: it has said so within `lost_after`.
+    pub(super) fn is_there(&self, relay: &str, lost_after: Duration, now: Instant) -> bool {
+        let beat = self.relays.get(relay);
+        beat.is_some_and(|beat| now.saturating_duration_since(beat.heard) < lost_after)
     }
 
-    /// Rendezvous hashing: of these relays, the one whose hash with the channel is highest. When one goes, only its channels go elsewhere.
-    fn by_hash(&self, channel: &str, is_candidate: impl Fn(&str) -> bool) -> Option<Arc<str>> {
+    /// The relay of a channel as far as this node knows; `None` if no relay is there. Nothing is remembered yet.
+    pub(super) fn look(&mut self, question: &Question<'_>, now: Instant) -> Option<FoundRelay> {
+        let lost_after = question.lost_after;
+        let chosen = |relay| FoundRelay {
+            relay,
+            gone: None,
+            agreed: None,
+        };
+        if question.is_stateless {
+            let by_hash = self.by_hash(question.channel, lost_after, now)?;
+            return Some(chosen(by_hash));
+        }
+        let Some(known) = self.channels.get_mut(question.channel) else {
+            return self.choose(question, now).map(chosen);
+        };
+        known.asked = now;
+        let known = FoundRelay {
+            relay: known.relay.clone(),
+            gone: None,
+            agreed: known.agreed,
+        };
+        if self.is_there(&known.relay, lost_after, now) {
+            return Some(known);
+        }
+        Some(FoundRelay {
+            relay: self.choose(question, now)?,
+            gone: Some(known.relay),
+            agreed: None,
+        })
+    }
+
+    /// The relay for a channel that has none: the one that the client would like, one of the nearest, or that of the hash.
+    fn choose(&self, question: &Question<'_>, now: Instant) -> Option<Arc<str>> {
+        let lost_after = question.lost_after;
+        let is_there = |relay: &str| self.is_there(relay, lost_after, now);
+        let wish = question.wish.filter(|wish| is_there(wish));
+        let wish = wish.and_then(|wish| self.relays.get_key_value(wish));
+        if let Some((relay, _)) = wish {
+            return Some(relay.clone());
+        }
+        // Of several that are as near, one and the same for each channel.
+        let is_near = |relay: &str| question.near.iter().any(|near| **near == *relay);
+        let near = self.highest(question.channel, |relay| is_there(relay) && is_near(relay));
+        near.or_else(|| self.by_hash(question.channel, lost_after, now))
+    }
+
+    /// Rendezvous hashing: of the relays that are there, the one whose hash with the channel is highest. When one goes, only its channels go
+    /// elsewhere.
+    fn by_hash(&self, channel: &str, lost_after: Duration, now: Instant) -> Option<Arc<str>> {
+        self.highest(channel, |relay| self.is_there(relay, lost_after, now))
+    }
+
+    /// Of these relays, the one whose hash with the channel is highest.
+    fn highest(&self, channel: &str, is_candidate: impl Fn(&str) -> bool) -> Option<Arc<str>> {
         let candidates = self.relays.keys().filter(|relay| is_candidate(relay));
         let best = candidates.max_by_key(|relay| {
             let hash = digest(&SHA256, format!("{relay}\n{channel}").as_bytes());
@@ -124,31 +163,39 @@ impl Table {
         best.cloned()
     }
 
-    /// Remembers the relay of a channel. Where there is no room, it is the one that everyone finds without.
-    fn remember(&mut self, question: &Question<'_>, chosen: Arc<str>, now: Instant) -> Arc<str> {
+    /// Remembers the relay of a channel, on which all agreed at this time, or for this node alone. Where there is no room, nothing is remembered: then it
+    /// is the one that everyone finds without.
+    pub(super) fn remember(
+        &mut self,
+        question: &Question<'_>,
+        found: FoundRelay,
+        now: Instant,
+    ) -> Arc<str> {
+        let FoundRelay { relay, agreed, .. } = found;
+        if question.is_stateless {
+            return relay;
+        }
         if let Some(known) = self.channels.get_mut(question.channel) {
-            known.relay = chosen.clone();
+            known.relay = relay.clone();
+            known.agreed = agreed;
             known.asked = now;
-            return chosen;
+            return relay;
         }
         let owned = self.owned.get(question.owner).copied().unwrap_or_default();
         if self.channels.len() >= CHANNELS || owned >= OF_ONE {
-            let is_there = |relay: &str| {
-                let beat = self.relays.get(relay);
-                beat.is_some_and(|beat| {
-                    now.saturating_duration_since(beat.heard) < question.lost_after
-                })
-            };
-            return self.by_hash(question.channel, is_there).unwrap_or(chosen);
+            let by_hash = self.by_hash(question.channel, question.lost_after, now);
+            // What all agreed on holds without being remembered.
+            return by_hash.filter(|_| agreed.is_none()).unwrap_or(relay);
         }
         self.owned.insert(question.owner.clone(), owned + 1);
         let assignment = Assignment {
-            relay: chosen.clone(),
+            relay: relay.clone(),
             owner: question.owner.clone(),
             asked: now,
+            agreed,
         };
         self.channels.insert(question.channel.into(), assignment);
-        chosen
+        relay
     }
 
     /// Forgets channels for which no one has asked for long, and relays that have been silent for as long.
@@ -195,6 +242,14 @@ mod tests {
         }
     }
 
+    impl Table {
+        /// The relay of a channel at a node that is alone.
+        fn relay(&mut self, question: &Question<'_>, now: Instant) -> Option<Arc<str>> {
+            let found = self.look(question, now)?;
+            Some(self.remember(question, found, now))
+        }
+    }
+
     #[test]
     fn a_channel_keeps_its_relay_until_that_is_silent() {
         let mut table = Table::default();
@@ -235,6 +290,37 @@ mod tests {
         assert_eq!(table.relay(&asked, later).as_deref(), Some("a"));
         assert!(table.beat("b", 2, VALID, later));
         assert_eq!(table.relay(&asked, later).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn the_relay_before_is_named_once_it_is_gone_and_what_all_agreed_on_is_taken() {
+        let mut table = Table::default();
+        let owner: Arc<str> = "o".into();
+        let start = Instant::now();
+        assert!(table.beat("a", 1, VALID, start) && table.beat("b", 1, VALID, start));
+        let asked = question("/x", &owner);
+        let first = table.look(&asked, start).unwrap();
+        assert_eq!((&first.gone, first.agreed), (&None, None));
+        // Nothing is remembered by a look.
+        assert!(table.channels.is_empty());
+        let other: Arc<str> = ["a", "b"]
+            .into_iter()
+            .find(|relay| **relay != *first.relay)
+            .unwrap()
+            .into();
+        let agreed = FoundRelay {
+            relay: other.clone(),
+            agreed: Some(start),
+            ..first
+        };
+        assert_eq!(table.remember(&asked, agreed.clone(), start), other);
+        assert_eq!(table.look(&asked, start), Some(agreed));
+
+        let later = start + LOST;
+        let stays = if *other == *"a" { "b" } else { "a" };
+        assert!(table.beat(stays, 2, VALID, later));
+        let found = table.look(&asked, later).unwrap();
+        assert_eq!((&*found.relay, found.gone), (stays, Some(other)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use hermes_agent::enrol::{self, JoinOptions};
-use hermes_agent::{Agent, ControllerUrl, Membership, State, attend};
+use hermes_agent::{Agent, ControllerUrl, Membership, State, agreements, attend};
 use hermes_api::{Hash, Name, Token};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Handle};
@@ -227,6 +227,8 @@ impl Fleet {
                 journal: self.journal.clone(),
                 agent: joined.agent,
             },
+            // It has no plugs.
+            proposals: agreements().1,
         };
         let attending = self.runtime.handle.spawn(async move {
             if let Err(error) = attend(agent).await {

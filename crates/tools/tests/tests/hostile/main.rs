@@ -19,6 +19,7 @@ mod client_fields;
 mod controller;
 mod controller_calls;
 mod controller_frames;
+mod controller_proposals;
 mod controller_socket;
 mod custody;
 mod custody_messages;

@@ -50,6 +50,7 @@ mod overlay_etcd;
 mod overlay_kinds;
 mod overlay_peering;
 mod overlay_questions;
+mod overlay_relay;
 mod overlay_resumed;
 mod overlay_way;
 mod own_authority;

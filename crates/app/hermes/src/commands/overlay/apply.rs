@@ -218,8 +218,8 @@ pub async fn delete(delete: &Delete, output: Output) -> Result<(), Failure> {
 pub struct Expose {
     /// The name by which it is reached.
     name: String,
-    /// The server, as its node reaches it.
-    #[arg(value_name = "HOST:PORT")]
+    /// The server, as its node reaches it; `relay` for the node's own relay.
+    #[arg(value_name = "HOST:PORT|relay")]
     address: String,
     /// Users who may reach it: names, group:NAME, or * for all.
     #[arg(long, required = true, value_name = "USER", value_delimiter = ',')]

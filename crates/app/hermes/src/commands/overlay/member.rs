@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hermes_agent::node::{OverlayNode, SharedProxy};
-use hermes_agent::{Agent, Ended, Membership, State, attend};
+use hermes_agent::{Agent, Agreements, Ended, Membership, State, agreements, attend};
 use hermes_api::Hash;
 use hermes_config::{Loaded, Problems};
 use hermes_node::{DocumentSource, PassedSockets, Proxy};
@@ -65,7 +65,8 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let form = hermes_custody::register(plugs::plugs(), None, None).form();
     let kept = state.folder().join("confirmed.yaml");
-    let start = starter(kept, logging.clone());
+    let (agreements, proposals) = agreements();
+    let start = starter(kept, logging.clone(), agreements);
     let mut subject = OverlayNode::new(state.clone(), membership.clone(), form, start);
     // Before the controller is asked: it may be away, and the node has to serve.
     resume(&state, &membership, &mut subject).await;
@@ -77,6 +78,7 @@ pub(super) async fn run(
         binary: binary()?,
         version: VERSION.to_owned(),
         subject,
+        proposals,
     };
     let ended = tokio::select! {
         ended = attend(agent) => Some(ended),
@@ -119,9 +121,10 @@ async fn resume(state: &State, membership: &Membership, subject: &mut OverlayNod
     }
 }
 
-fn starter(kept: PathBuf, logging: Logging) -> hermes_agent::node::Start {
+fn starter(kept: PathBuf, logging: Logging, agreements: Agreements) -> hermes_agent::node::Start {
     Box::new(move |loaded: Loaded| -> Result<Proxy, Problems> {
-        let plugs = custody::plug(&loaded.document, plugs::plugs()).map_err(|failure| {
+        let plugs = plugs::plugs().agreeing(agreements.clone());
+        let plugs = custody::plug(&loaded.document, plugs).map_err(|failure| {
             Problems(vec![hermes_config::Problem::new(
                 "defaults.custody",
                 failure.reason,

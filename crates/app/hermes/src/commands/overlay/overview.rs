@@ -29,6 +29,12 @@ pub async fn status(controller: &ControllerSocket, output: Output) -> Result<(),
         condition(&overview)
     ));
     output.line(format_args!("{} in step", overview.in_step));
+    if overview.agreed > 0 {
+        output.line(format_args!(
+            "{} channels have a relay by a rendezvous",
+            overview.agreed
+        ));
+    }
     for node in &overview.others {
         let state = match (node.attends, node.reason.as_str()) {
             (false, _) if node.since == 0 => "away".to_owned(),

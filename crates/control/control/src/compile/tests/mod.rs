@@ -8,6 +8,7 @@
 mod access;
 mod change;
 mod golden;
+mod handled;
 mod mistakes;
 mod overlay;
 mod peerings;

@@ -55,9 +55,13 @@ fn device(key: &Key, node: &NodeSpec, report: &mut Report<'_>) {
         ("spec.reach", !node.reach.is_empty()),
         ("spec.ingress", node.ingress),
         ("spec.attach", !node.attach.is_empty()),
+        ("spec.plugs", node.plugs.is_some()),
     ];
     for (field, _) in given.into_iter().filter(|(_, is_given)| *is_given) {
-        let reason = "a user's device is not connected to";
+        let reason = match field {
+            "spec.plugs" => "a user's device answers nothing itself",
+            _ => "a user's device is not connected to",
+        };
         report.add(key, field, reason, "remove it, or `user`");
     }
 }

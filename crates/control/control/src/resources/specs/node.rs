@@ -50,6 +50,9 @@ pub struct NodeSpec {
     #[serde(default)]
     #[schemars(with = "IndexMap<String, Listener>")]
     pub listeners: IndexMap<String, Json>,
+    /// Settings for its parts, as in `plugs` of a node's document; `key_file: ${secret:NAME}` is the file of a Secret. Default: none.
+    #[serde(default)]
+    pub plugs: Option<IndexMap<String, Json>>,
 }
 
 impl NodeSpec {

@@ -2,7 +2,7 @@
 
 use hermes_api::Name;
 use hermes_config::model::{
-    EndpointAddress, FieldPattern, Health, HttpVersion, OneOrMany, TlsChoice,
+    EndpointAddress, FieldPattern, Health, HttpVersion, OneOrMany, PlugUse, TlsChoice,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,6 +14,10 @@ use serde::Deserialize;
 pub struct ServiceSpec {
     /// The servers.
     pub at: Vec<ServiceEnd>,
+    /// In place of servers, the part of the nodes in `at` that answers, as in `handle` of a node's routes: `relay`, or
+    /// `{ relay: { queue: 1MiB } }`. Default: none.
+    #[serde(default)]
+    pub handle: Option<PlugUse>,
     /// Active checks of the servers by their nodes. Default: none.
     #[serde(default)]
     pub health: Option<Health>,
@@ -35,8 +39,9 @@ pub struct ServiceEnd {
     /// The node that connects to it, where the overlay ends.
     #[schemars(with = "String")]
     pub node: Name,
-    /// Its address, as this node reaches it.
-    pub address: EndpointAddress,
+    /// Its address, as this node reaches it. Needed without `handle`.
+    #[serde(default)]
+    pub address: Option<EndpointAddress>,
     /// Its share of the exchanges relative to the others, 1 to 1000. Default: 1.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]

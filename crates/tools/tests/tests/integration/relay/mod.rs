@@ -13,7 +13,7 @@ mod rendezvous;
 mod script;
 mod sealed;
 mod secrets;
-mod subscriber;
+pub(crate) mod subscriber;
 mod subscriptions;
 mod versions;
 
