@@ -44,8 +44,8 @@ pub(crate) struct Learned {
 struct Window {
     began: Instant,
     ends: Option<Instant>,
-    /// Requests that may still be sent.
-    left: Option<u64>,
+    /// Requests that the origin takes beside those that it has answered: those under way are among them.
+    room: Option<u64>,
     /// Requests that were answered.
     passed: u64,
 }
@@ -55,7 +55,7 @@ impl Window {
         Self {
             began,
             ends: None,
-            left: None,
+            room: None,
             passed: 0,
         }
     }
@@ -97,7 +97,7 @@ impl Learned {
             self.open(now);
         }
 
-        if self.window.left == Some(0) {
+        if self.left() == Some(0) {
             return match self.window.ends {
                 Some(ends) => Admission::At(ends),
                 None if self.under_way > 0 => Admission::AfterAnswer,
@@ -106,11 +106,17 @@ impl Learned {
             };
         }
         // The origin's own count is exact; without one, requests go out as answers come back.
-        let is_exact = self.is_told && self.window.left.is_some();
+        let is_exact = self.is_told && self.window.room.is_some();
         match is_exact || self.under_way < self.most_under_way {
             true => Admission::Now,
             false => Admission::AfterAnswer,
         }
+    }
+
+    /// Requests that may still be sent.
+    fn left(&self) -> Option<u64> {
+        let room = self.window.room?;
+        Some(room.saturating_sub(u64::from(self.under_way)))
     }
 
     /// A window begins.
@@ -128,7 +134,7 @@ impl Learned {
             self.calm = 0;
         }
         self.quota = Some((tried, time));
-        self.window.left = Some(tried.saturating_sub(u64::from(self.under_way)));
+        self.window.room = Some(tried);
         self.window.ends = Some(now + time);
     }
 
@@ -137,13 +143,18 @@ impl Learned {
         if let Some(spacing) = &mut self.spacing {
             spacing.send(now);
         }
-        if let Some(left) = &mut self.window.left {
-            *left = left.saturating_sub(1);
-        }
     }
 
     pub(crate) fn give_up(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
+        self.one_less();
+    }
+
+    /// A request is answered, or given up, and may have been counted.
+    fn one_less(&mut self) {
+        if let Some(room) = &mut self.window.room {
+            *room = room.saturating_sub(1);
+        }
     }
 
     pub(crate) fn answer(&mut self, answered: Answered, now: Instant) {
@@ -151,18 +162,25 @@ impl Learned {
         self.hear(&answered, now);
         match answered.is_refused {
             true => self.refused(answered, now),
-            false => self.pass(now),
+            false => self.pass(answered.sent, now),
         }
     }
 
-    fn pass(&mut self, now: Instant) {
+    fn pass(&mut self, sent: Instant, now: Instant) {
         self.window.passed += 1;
         self.passed += 1;
+        // It was sent before the first refusal, and comes behind it.
+        if self.blocked.is_some()
+            && !self.is_told
+            && let Some((quota, _)) = &mut self.quota
+        {
+            *quota = self.window.passed.max(*quota);
+        }
         self.most_under_way = (self.most_under_way + 1).min(MOST_UNDER_WAY);
         if let Some(spacing) = &mut self.spacing {
             let time = now.saturating_duration_since(self.began);
             let mean = time.div_f64(self.passed as f64);
-            if !spacing.passed(mean) {
+            if !spacing.passed(sent, mean) {
                 self.spacing = None;
             }
         }
@@ -171,17 +189,17 @@ impl Learned {
     /// The origin's own words about its room.
     fn hear(&mut self, answered: &Answered, now: Instant) {
         let told = &answered.told;
-        let Some(left) = told.left else { return };
+        let Some(left) = told.left else {
+            return self.one_less();
+        };
         self.is_told = true;
-        // It has not counted those that are under way.
-        let left = left.saturating_sub(u64::from(self.under_way));
         let ends = told.resets_in.map(|time| now + time.max(SHORTEST));
-        // Answers of requests that were under way together come in any order: the least of them is the last.
+        // Answers of requests that were under way together come in any order: the least of them is the last, and has counted those that come after it.
         if self.heard.is_some_and(|heard| answered.sent <= heard) {
-            self.window.left = Some(self.window.left.map_or(left, |known| known.min(left)));
+            self.window.room = Some(self.window.room.map_or(left, |known| known.min(left)));
             self.window.ends = self.window.ends.max(ends);
         } else {
-            self.window.left = Some(left);
+            self.window.room = Some(left);
             self.window.ends = ends;
         }
         self.heard = Some(now);

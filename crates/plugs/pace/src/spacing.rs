@@ -22,7 +22,7 @@ const MANY: u32 = 50;
 pub(crate) struct Spacing {
     gap: Duration,
     pub(crate) next: Instant,
-    /// When the gap became wider: refusals of requests that were sent before say nothing new.
+    /// When the gap became wider: answers to requests that were sent before say nothing new.
     widened: Instant,
     /// The last answer was a refusal.
     is_refused: bool,
@@ -61,7 +61,10 @@ impl Spacing {
     }
 
     /// A request has passed; all that have passed took `mean` each. Returns whether gaps are needed any more.
-    pub(crate) fn passed(&mut self, mean: Duration) -> bool {
+    pub(crate) fn passed(&mut self, sent: Instant, mean: Duration) -> bool {
+        if sent <= self.widened {
+            return true;
+        }
         if self.is_refused && !self.is_guessed {
             self.is_guessed = true;
             self.gap = mean.clamp(SHORTEST, LONGEST);
