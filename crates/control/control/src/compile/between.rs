@@ -48,6 +48,7 @@ pub fn between(before: &Compiled, after: &Compiled) -> Compiled {
     let kept = kept_routes(&before.document, &after.document);
     if !kept.is_empty() {
         merged.routes(kept);
+        merged.fill("plugs");
         merged.rules();
         merged.fill("groups");
     }

@@ -21,7 +21,7 @@ pub enum Read {
     Terrain,
     /// The domain of certificates.
     TrustDomain,
-    /// The nodes of a service with their weights, but not the addresses of its servers.
+    /// The nodes of a service with their weights, and whether they answer themselves, but not the addresses of its servers.
     Ends(Key),
     /// All names of a tenant.
     NamesOf(Name),
@@ -137,9 +137,9 @@ fn terrain(spec: &Spec) -> Option<impl PartialEq + use<'_>> {
     (!node.is_device()).then_some((listen.is_some(), is_reachable, enters, attach, tenants))
 }
 
-fn ends(spec: &Spec) -> Option<BTreeMap<&Name, u32>> {
+fn ends(spec: &Spec) -> Option<(BTreeMap<&Name, u32>, bool)> {
     match spec {
-        Spec::Service(service) => Some(weights(service)),
+        Spec::Service(service) => Some((weights(service), service.handle.is_some())),
         _ => None,
     }
 }

@@ -164,7 +164,7 @@ fn of_detour(
             let key = detour.key;
             route["to"] = upstreams::next(plan, node, &Hops { key, hops }, draft).into();
             if let Some(service) = service {
-                hide_path(service, &mut route, draft);
+                hide_path(service, &mut route);
             }
         }
         (Step::Terminate, Some(service)) => terminate(service, node, &mut route, draft),
@@ -215,7 +215,7 @@ fn of_name(
             hops: &hops,
         };
         route["to"] = upstreams::next(plan, node, &hops, draft).into();
-        hide_path(service, &mut route, draft);
+        hide_path(service, &mut route);
     }
     Some(MadeRoute {
         json: route,
@@ -270,9 +270,8 @@ pub(super) fn terminate(
 }
 
 /// On the way to a part of a node paths may be secrets, as those of channels are.
-fn hide_path(service: &ServicePlan<'_>, route: &mut Json, draft: &mut Draft) {
+fn hide_path(service: &ServicePlan<'_>, route: &mut Json) {
     if service.spec.handle.is_some() {
-        draft.reads.resource(service.key);
         route["hide_path"] = true.into();
     }
 }

@@ -1,7 +1,8 @@
 //! Services that nodes answer themselves, and the settings of their parts.
 
-use super::super::{Network, Recipient, SupposedExchange, Walk};
+use super::super::{Compiled, Compiler, Network, Recipient, SupposedExchange, Walk, between};
 use super::{DOMAIN, documents, tree};
+use crate::resources::Tree;
 
 /// An ingress and a relay behind it.
 const RELAY: &str = r#"
@@ -70,4 +71,57 @@ fn a_service_of_nodes_is_a_part_of_theirs_and_its_paths_are_hidden_on_the_way() 
     );
     let ends = walk.ends().unwrap();
     assert_eq!(ends.into_iter().collect::<Vec<_>>(), [("relay", 1)]);
+}
+
+fn of(tree: &Tree, node: &str) -> Compiled {
+    let compiler = Compiler::new(tree, DOMAIN).unwrap();
+    let recipient = Recipient::Node(node.parse().unwrap());
+    compiler.document(&recipient).unwrap()
+}
+
+#[test]
+fn a_server_that_becomes_a_part_of_its_node_changes_the_nodes_before_it_and_is_there_in_each_stage()
+{
+    let [server, relay] = [
+        RELAY
+            .replace(
+                "{ handle: { relay: { queue: 1MiB } }, at: [{ node: yard }] }",
+                "{ at: [{ node: yard, address: '127.0.0.1:1' }] }",
+            )
+            .replace(
+                "  plugs: { relay: { key_file: \"${secret:relay}\" } }\n",
+                "",
+            ),
+        RELAY.to_owned(),
+    ]
+    .map(|text| tree(&text));
+    let changed = server.differing(&relay);
+    let compiler = Compiler::new(&relay, DOMAIN).unwrap();
+    let touched = compiler.touched(&server, &changed);
+    for node in ["hub", "yard"] {
+        let recipient = Recipient::Node(node.parse().unwrap());
+        assert!(
+            touched.concerns(&recipient, &of(&server, node).reads),
+            "{node}"
+        );
+    }
+    assert!(
+        of(&server, "hub").document["routes"][0]
+            .get("hide_path")
+            .is_none()
+    );
+
+    // Before the hub knows of it, and after.
+    let stages = [
+        between(&of(&relay, "yard"), &of(&server, "yard")),
+        between(&of(&server, "yard"), &of(&relay, "yard")),
+    ];
+    for stage in stages {
+        stage.prove(&relay).unwrap();
+        assert!(
+            stage.document["routes"]
+                .as_array()
+                .is_some_and(|routes| !routes.is_empty())
+        );
+    }
 }

@@ -14,7 +14,7 @@ use crate::resources::{Resource, Tree};
 /// Random overlays, or as many as `HERMES_OVERLAYS` says.
 pub(super) fn seeds() -> std::ops::Range<u64> {
     let count = std::env::var("HERMES_OVERLAYS").ok();
-    0..count.and_then(|count| count.parse().ok()).unwrap_or(40)
+    0..count.and_then(|count| count.parse().ok()).unwrap_or(20)
 }
 
 /// A random overlay whose resources fit together; many have nodes that no way leads to.
@@ -125,7 +125,7 @@ fn allowed_exchanges_reach_their_service_and_others_end_where_they_enter() {
         }
     }
     assert!(fates.iter().all(|count| *count > 100), "{fates:?}");
-    assert!(far > 20, "{far} went through a relay");
+    assert!(far > 8, "{far} went through a relay");
 }
 
 #[test]
