@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::{API_VERSION, Finding, Resource};
 
 /// In place of an address, the relay of the node itself.
-pub const RELAY: &str = "relay";
+const RELAY: &str = "relay";
 
 /// A server that becomes known.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ pub struct Exposure<'a> {
     pub name: &'a str,
     /// The node that connects to the server.
     pub node: &'a Name,
-    /// The server's address, as this node reaches it; or [`RELAY`], the node's own.
+    /// The server's address, as this node reaches it; or `relay`, the one of the node itself.
     pub address: &'a str,
     /// The users that may ask for it: names, `group:ops`, or `*` for all.
     pub to: &'a [String],
