@@ -3,6 +3,7 @@
 use std::fs;
 
 use hermes_harness::curl::curl;
+use hermes_harness::etcd::Etcd;
 use hermes_harness::eventually::{eventually, eventually_true};
 use hermes_harness::free;
 use hermes_harness::overlay::{Hub, Joined};
@@ -126,7 +127,10 @@ struct Meetings {
 
 impl Meetings {
     fn start() -> Self {
-        let controller = Hub::controller();
+        Self::start_with(Hub::controller())
+    }
+
+    fn start_with(controller: Hub) -> Self {
         // The nodes come first: secrets are sealed to their keys.
         let names = ["meet-a", "meet-b", "north", "south"];
         let nodes = names.map(|name| {
@@ -268,4 +272,37 @@ fn without_a_controller_a_rendezvous_decides_by_itself() {
         let said: Vec<_> = said.collect();
         said[0].is_some() && said[0] == said[1]
     });
+}
+
+#[test]
+fn the_next_of_several_controllers_knows_what_was_agreed() {
+    let etcd = Etcd::start(1);
+    let leader = Hub::one_of(&etcd, "office");
+    let other = Hub::one_of(&etcd, "office");
+    let mut meetings = Meetings::start_with(leader);
+    let north = Some("north".to_owned());
+    for channel in 0..4 {
+        let path = format!("/c/{channel}");
+        assert_eq!(meetings.sent(channel % 2, &path, "north"), north);
+    }
+
+    // The other one leads once this one is lost.
+    let mut lost = std::mem::replace(&mut meetings.controller, other);
+    lost.kill();
+    for name in ["meet-a", "meet-b"] {
+        meetings.controller.await_step(name);
+    }
+    for channel in 0..4 {
+        let path = format!("/c/{channel}");
+        assert_eq!(meetings.sent(channel % 2, &path, "south"), north, "{path}");
+    }
+    // A rendezvous that remembers nothing is told.
+    meetings.members[0].kill();
+    meetings.members[0].run_again();
+    meetings.controller.await_step("meet-a");
+    for channel in 0..4 {
+        let path = format!("/c/{channel}");
+        let sent = eventually("a relay is heard", || meetings.sent(0, &path, "south"));
+        assert_eq!(sent, "north", "{path}");
+    }
 }
