@@ -30,7 +30,7 @@ use hermes_net::worker::{self, Workers};
 use hermes_net::{Drain, LocalAddresses, PassedSocket, Resolver, Watch};
 use hermes_observe::admin;
 use hermes_observe::{AccessSink, Telemetry};
-use hermes_plug::{Background, PlugChanges, Plugs};
+use hermes_plug::{PlugChanges, Plugs};
 use hermes_rules::packets::prefix_of;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -109,8 +109,7 @@ impl Proxy {
         let plane = DataPlane::start(configured.telemetry, snapshot, local, devices)?;
 
         // From here on nothing can fail but the socket of administration.
-        let background = Background::new(plane.drain.watch(), plugs.agreement.clone());
-        plugs.whole.start(&background);
+        plugs.start(plane.drain.watch());
         configured.plugs.apply();
         let changing = sockets.serve(
             configured.documents,

@@ -47,6 +47,7 @@ use std::sync::Arc;
 
 use hermes_config::model::PlugUse;
 use hermes_config::{DocumentForm, PlugForm, PlugPlace, Problem};
+use hermes_net::Watch;
 
 pub use agreement::{Agreeing, Agreement, Proposal};
 pub use connector::{Connecting, Connector, TunnelRequest};
@@ -192,6 +193,12 @@ impl Plugs {
 }
 
 impl Plugs {
+    /// The node runs, until `watch` drains: their work beside the exchanges begins, on the runtime of the caller.
+    pub fn start(&self, watch: Watch) {
+        let background = Background::new(watch, self.agreement.clone());
+        self.whole.start(&background);
+    }
+
     /// The store that a document names at this path; without one, that of the node's memory.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::draft::{Draft, OVERLAY};
 use super::plan::{NamePlan, Plan, ServicePlan};
-use super::routes::{json_of, terminate};
+use super::routes::{hide_path, json_of, terminate};
 use super::source_map::SourceField;
 use super::upstreams::{self, Hops, tls};
 use crate::resources::{
@@ -289,6 +289,7 @@ fn onward(
     let key = service.key;
     let hops = service.ways.hops(plan.graph_of(key), node);
     route["to"] = upstreams::next(plan, node, &Hops { key, hops: &hops }, draft).into();
+    hide_path(service, route);
 }
 
 /// The route of our users to the other overlay.

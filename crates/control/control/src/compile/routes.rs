@@ -150,14 +150,7 @@ fn of_detour(
         }
         _ => note_groups(users.unwrap_or_default(), draft),
     }
-    if let Some(timeouts) = written.get("timeouts") {
-        route["timeouts"] = timeouts.clone();
-    }
-    // If every node on the way tried again, their attempts would multiply.
-    let is_ingress = plan.graph.node(node).is_some_and(|node| node.ingress);
-    if let Some(retry) = written.get("retry").filter(|_| is_ingress) {
-        route["retry"] = retry.clone();
-    }
+    copy_attempts(plan, node, written, &mut route);
     let service = plan.service(detour.key, &detour.spec.to);
     match (step, service) {
         (Step::Forward(hops), service) => {
@@ -175,6 +168,18 @@ fn of_detour(
         // The keys of the route are those of the resource's spec, but for the name and the next hop.
         source: SourceField::copied(detour.key, "spec"),
     })
+}
+
+/// The time limits and the retries of a detour, as its resource has them.
+fn copy_attempts(plan: &Plan<'_>, node: &Name, written: &Json, route: &mut Json) {
+    if let Some(timeouts) = written.get("timeouts") {
+        route["timeouts"] = timeouts.clone();
+    }
+    // If every node on the way tried again, their attempts would multiply.
+    let is_ingress = plan.graph.node(node).is_some_and(|node| node.ingress);
+    if let Some(retry) = written.get("retry").filter(|_| is_ingress) {
+        route["retry"] = retry.clone();
+    }
 }
 
 fn of_name(
@@ -270,7 +275,7 @@ pub(super) fn terminate(
 }
 
 /// On the way to a part of a node paths may be secrets, as those of channels are.
-fn hide_path(service: &ServicePlan<'_>, route: &mut Json) {
+pub(super) fn hide_path(service: &ServicePlan<'_>, route: &mut Json) {
     if service.spec.handle.is_some() {
         route["hide_path"] = true.into();
     }

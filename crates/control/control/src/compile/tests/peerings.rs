@@ -105,6 +105,20 @@ fn mistakes(part: &str, other: &str) -> String {
 }
 
 #[test]
+fn the_paths_of_an_exported_part_of_a_node_are_hidden_at_the_border() {
+    let server = r#"{ at: [{ node: edge, address: "127.0.0.1:8000" }] }"#;
+    let tree = tree(&two().replace(server, "{ handle: relay, at: [{ node: edge }] }"));
+    let border = Recipient::Node("border".parse().unwrap());
+    let documents = documents(&tree);
+    let of_border = documents.iter().find(|(known, _)| *known == border);
+    let (_, compiled) = of_border.unwrap();
+    let routes = compiled.document["routes"].as_array().unwrap().iter();
+    let onward = routes.filter(|route| route["to"] == "to-edge");
+    let hidden: Vec<_> = onward.map(|route| route["hide_path"] == true).collect();
+    assert!(hidden.len() >= 2 && !hidden.contains(&false), "{hidden:?}");
+}
+
+#[test]
 fn an_overlay_beside_another_one_has_these_documents() {
     let tree = tree(&two());
     let mut all = String::new();
